@@ -216,6 +216,11 @@ void AddPotFlags(CLI::App& app, PotFlags* flags) {
   app.add_option("-b,--chunk", flags->chunk, "tokens read at once; 0 = a quarter of the pot, at most 256")
       ->check(Between(0, 1 << 16))
       ->capture_default_str();
+  app.add_option("--window-layers", flags->window_layers,
+                 "what layers with a sliding window hold: the newest tokens, as many as the window needs where that is "
+                 "less than the pot, or what the policy keeps for the others: newest, pot")
+      ->check(CLI::IsMember({"newest", "pot"}))
+      ->capture_default_str();
   app.add_option("--cache-type-k", flags->k_type, "type of stored keys (-ctk): f32, f16, q8_0")->capture_default_str();
   app.add_option("--cache-type-v", flags->v_type, "type of stored values (-ctv): f32, f16, q8_0")
       ->capture_default_str();
@@ -287,6 +292,7 @@ Result<SessionOptions> ToSessionOptions(const PotFlags& flags) {
     if (options.budget_bytes <= 0) return InvalidArgument("--budget {}: expected more than 0 bytes", flags.budget);
   }
   options.chunk_rows = flags.chunk;
+  options.windows_in_pot = flags.window_layers == "pot";
   WEIR_ASSIGN_OR_RETURN(options.k_type, CacheType(flags.k_type));
   WEIR_ASSIGN_OR_RETURN(options.v_type, CacheType(flags.v_type));
   options.watch_attention = flags.trace_attention > 0;

@@ -61,6 +61,7 @@ struct PotFlags {
   std::string policy = "weir";
   int pot = 0, ctx = -1, chunk = 0;  // ctx: -1 where it is not given
   std::string budget, k_type = "f16", v_type = "f16", on_overflow = "evict", trace;
+  std::string window_layers = "newest";
   bool trace_scores = false, verbose = false;
   int trace_attention = 0;
   RecallFlags recall;

@@ -52,6 +52,8 @@ Result<DType> CacheType(const std::string& name) {
   return InvalidArgument("the snapshot has a cache of type '{}', which this build does not know", name);
 }
 
+std::string WindowSlotsText(int32_t n) { return n == 0 ? "the pot's slots" : fmt::format("{} of their own", n); }
+
 }  // namespace
 
 std::string ModelFingerprint(const GgufFile& file) { return fmt::format("{:016x}", ModelHash(file)); }
@@ -65,6 +67,7 @@ SessionNote SessionNote::Of(const Session& session, OnOverflow on_overflow, std:
   out.policy = session.policy().text;
   out.pot_slots = plan.pot_slots;
   out.chunk_rows = plan.chunk_rows;
+  out.window_slots = plan.pot.windows.n_slots;
   out.k_type = plan.pot.k_type;
   out.v_type = plan.pot.v_type;
   out.on_overflow = on_overflow;
@@ -95,6 +98,7 @@ std::string SessionNote::ToText() const {
   if (frames) {
     text["frames"] = {{"encoder", frames->encoder}, {"fingerprint", frames->fingerprint}, {"bytes", frames->bytes}};
   }
+  if (window_slots > 0) text["window_slots"] = window_slots;
   if (excerpt_slots > 0) text["excerpt"] = excerpt_slots;
   if (recall) text["recall"] = ToJson(*recall);
   return JsonText(text);
@@ -104,7 +108,7 @@ Result<SessionNote> SessionNote::Parse(const std::string& text) {
   WEIR_ASSIGN_OR_RETURN(const Json json, ParseJsonObject(text));
   Fields fields(json);
   SessionNote out;
-  int64_t format = 0, pot = 0, chunk = 0, excerpt = 0;
+  int64_t format = 0, pot = 0, chunk = 0, windows = 0, excerpt = 0;
   std::string k_type, v_type, on_overflow;
   fields.Get("format", &format, 1, 1);
   fields.Get("model", &out.model);
@@ -119,6 +123,7 @@ Result<SessionNote> SessionNote::Parse(const std::string& text) {
   if (const Json* watched = fields.Get("watched")) out.watched = *watched;
   if (const Json* sampler = fields.Get("sampler")) out.sampler = *sampler;
   const Json* const frames = fields.Get("frames");
+  fields.Get("window_slots", &windows, 0, 1 << 26);
   fields.Get("excerpt", &excerpt, 0, 1 << 26);
   const Json* const recall = fields.Get("recall");
   WEIR_RETURN_IF_ERROR(fields.Done());
@@ -138,6 +143,7 @@ Result<SessionNote> SessionNote::Parse(const std::string& text) {
   }
   out.pot_slots = static_cast<int32_t>(pot);
   out.chunk_rows = static_cast<int32_t>(chunk);
+  out.window_slots = static_cast<int32_t>(windows);
   out.excerpt_slots = static_cast<int32_t>(excerpt);
   WEIR_ASSIGN_OR_RETURN(out.k_type, CacheType(k_type));
   WEIR_ASSIGN_OR_RETURN(out.v_type, CacheType(v_type));
@@ -157,6 +163,12 @@ Status SessionNote::CheckFits(const Session& session, const std::string& fingerp
     return InvalidArgument(
         "the snapshot's pot holds {} tokens and reads {} at once, this session's holds {} and reads {}", pot_slots,
         chunk_rows, plan.pot_slots, plan.chunk_rows);
+  }
+  if (window_slots != plan.pot.windows.n_slots) {
+    return InvalidArgument(
+        "the snapshot's layers with a window have {}, this session's {}; use --window-layers {}, with the "
+        "options that it was saved with",
+        WindowSlotsText(window_slots), WindowSlotsText(plan.pot.windows.n_slots), window_slots > 0 ? "newest" : "pot");
   }
   if (excerpt_slots != plan.excerpt_slots) {
     return InvalidArgument("the snapshot has {} slots for what recall brings back, this session {}: --recall-tokens {}",

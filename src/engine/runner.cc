@@ -95,6 +95,7 @@ Result<const float*> Runner::Forward(std::span<const BatchItem> items, const Ten
                          .pos_shift = item.pos_shift});
     n_rows += n;
   }
+  for (const BatchItem& item : items) WEIR_RETURN_IF_ERROR(item.pot->MakeWindowRoom(std::ssize(item.tokens)));
   const Pass pass(*backend_, n_rows);
   WEIR_RETURN_IF_ERROR(attender_->Plan(segments_));
   for (const BatchItem& item : items) WEIR_RETURN_IF_ERROR(item.pot->BeginAppend(item.tokens));

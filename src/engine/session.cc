@@ -124,6 +124,7 @@ Status Session::GrowExcerpt(int64_t n) {
   if (n_held == 0) core_.pot->state().SetAside(core_.stream.n_seen);
   // Its slots are free from now on, so that making room for it evicts nothing.
   excerpt = {core_.stream.n_seen - n_held, core_.stream.n_seen + n};
+  core_.pot->SetExcerpt(excerpt);
   rewind_.Forbid();
   return Status();
 }
@@ -140,6 +141,7 @@ Status Session::AppendRows(const Chunk& call, const AppendOptions& options) {
   pinned.pinned = true;
   const Status status = ReadRows(pinned, options);
   core_.excerpt.end = core_.stream.n_seen;
+  core_.pot->SetExcerpt(core_.excerpt);
   return status;
 }
 
@@ -155,6 +157,9 @@ Status Session::PutExcerpt(std::span<const SlotMeta> rows, const WriteSlots& wri
   }
   if (core_.model->config().attention.n_state > 0) {
     return Unsupported("keys and values cannot be put back where layers keep a state, which would not read them");
+  }
+  if (pot.windows() != nullptr) {
+    return Unsupported("keys and values cannot be put back where layers with a window hold the newest tokens alone");
   }
   const int64_t n = std::ssize(rows);
   if (n > pot.n_free()) return OverBudget("an excerpt of {} tokens, where the pot has {} slots free", n, pot.n_free());
@@ -194,6 +199,8 @@ Status Session::TakeBackExcerpt() {
   // Something that was read and is taken back before anything else is read leaves no trace in a state either.
   RecurrentState& state = core_.pot->state();
   if (!state.empty() && range.end == stream.n_seen && state.aside() == range.begin) state.BringBack();
+  core_.pot->SetExcerpt({});
+  WEIR_RETURN_IF_ERROR(core_.pot->DropFromWindows(range));
   const Status status = selector_.TakeBack(range);
   stream.n_pinned -= static_cast<int32_t>(range.end - range.begin);
   if (stream.gaps.back().end == range.begin && stream.gaps.back().begin < range.begin) {
@@ -292,7 +299,7 @@ void Session::Rewind(int64_t n) {
   const std::span<const float> nll = pot.nll(0);
   const float next_nll = nll.empty() ? std::numeric_limits<float>::infinity() : nll[static_cast<size_t>(n)];
   pot.DropLast(pot.n_used() - static_cast<int32_t>(n));
-  if (!pot.state().empty()) pot.state().Return(n);
+  pot.Return(n);
   StartAnew();
   parts_.evidence.Rewound(core_, static_cast<int32_t>(n));
   parts_.prediction.Clear(next_nll);

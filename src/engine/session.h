@@ -96,7 +96,8 @@ class Session {
   // the next slots of every group, so their positions are new. `write` fills the slots of one layer and KV head,
   // rows.size() slots of keys and of values in the pot's types. Logits remain those of the last row that was read. Of a
   // row, only token_id, modality and `row` are used. kUnsupported where the pot keeps rotated keys, is not in the
-  // host's memory, positions have three axes, or layers keep a state; otherwise the errors of AppendOptions::excerpt.
+  // host's memory, positions have three axes, or layers keep a state or the newest rows alone; otherwise the errors of
+  // AppendOptions::excerpt.
   using WriteSlots = std::function<void(int32_t layer, int32_t head, uint8_t* keys, uint8_t* values)>;
   Status PutExcerpt(std::span<const SlotMeta> rows, const WriteSlots& write);
   // Removes the excerpts that the pot holds, and only those: what was read after them stays and takes their slots.

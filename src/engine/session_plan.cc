@@ -29,6 +29,12 @@ int32_t ExcerptSlots(const SessionOptions& options, int32_t n_slots) {
   return options.excerpt_slots >= 0 ? options.excerpt_slots : n_slots / 4;
 }
 
+// Slots of a layer with a window: what a row sees, and room for the rows that are read at once, or, one at a time, for
+// so many that making room takes little time.
+int32_t WindowSlots(int32_t window, int64_t max_rows) {
+  return static_cast<int32_t>(window - 1 + std::max<int64_t>(max_rows, (window + 15) / 16));
+}
+
 // Keys and values of a pot: one line for the layers of each shape.
 std::vector<PlanItem> KvItems(const PotShape& pot) {
   std::vector<PlanItem> out;
@@ -50,7 +56,16 @@ std::vector<PlanItem> KvItems(const PotShape& pot) {
   // All layers lie in the same pages.
   int64_t bytes = 0;
   for (const PlanItem& item : out) bytes += item.bytes;
-  out.back().bytes += Pot::KvBytes(pot) - Pot::StateBytes(pot) - bytes;
+  out.back().bytes += Pot::KvBytes(pot) - Pot::StateBytes(pot) - Pot::WindowBytes(pot) - bytes;
+  if (pot.windows.n_slots == 0) return out;
+  PotShape windows = pot.window_pot();
+  for (PlanItem& item : KvItems(windows)) {
+    item.what = fmt::format("windows of {}: {}", pot.windows.window, item.what);
+    out.push_back(std::move(item));
+  }
+  if (const int64_t n = pot.windows.n_marks; n > 0) {
+    out.push_back({MemTag::kKv, fmt::format("windows: {} copies to go back to", n), n * Pot::KvBytes(windows)});
+  }
   return out;
 }
 
@@ -61,7 +76,12 @@ SessionPlan PlanFor(const Model& model, const Backend& backend, const SessionOpt
   parts.evidence = EvidenceSet(needs, options);
   const EvidenceDemand& demand = parts.evidence.demand();
   SessionPlan plan;
-  plan.pot = config.attention.pot();
+  plan.probe_slots = demand.probe_slots;
+  plan.chunk_rows = ChunkRows(options, needs, n_slots - plan.probe_slots);
+  const int64_t max_rows = std::max(plan.chunk_rows, plan.probe_slots);
+  const int32_t window_slots = WindowSlots(config.attention.window, max_rows);
+  const bool apart = !options.windows_in_pot && config.attention.can_hold_windows_apart() && window_slots <= n_slots;
+  plan.pot = config.attention.pot(apart);
   plan.pot.n_slots = n_slots + ExcerptSlots(options, n_slots);
   plan.pot.k_type = options.k_type;
   plan.pot.v_type = plan.pot.values_in_keys ? options.k_type : options.v_type;
@@ -74,9 +94,11 @@ SessionPlan PlanFor(const Model& model, const Backend& backend, const SessionOpt
   plan.pot.spread = needs.spread > 0 ? needs.spread : plan.pot.n_kv_heads;
   plan.pot_slots = n_slots;
   plan.excerpt_slots = plan.pot.n_slots - n_slots;
-  plan.probe_slots = demand.probe_slots;
-  plan.chunk_rows = ChunkRows(options, needs, n_slots - plan.probe_slots);
-  const int64_t max_rows = std::max(plan.chunk_rows, plan.probe_slots);
+  if (apart) {
+    // An excerpt's rows hide as many others from those that come after it, until it is taken back.
+    plan.pot.windows.n_slots = window_slots + std::min(plan.excerpt_slots, plan.pot.windows.window - 1);
+    plan.pot.windows.n_marks = options.state_marks;
+  }
   plan.runner = {.max_rows = max_rows,
                  .max_slots = plan.pot.max_head_slots(),
                  .n_context = n_slots,  // recall does not choose the factors: answers without an excerpt stay the same
@@ -84,6 +106,7 @@ SessionPlan PlanFor(const Model& model, const Backend& backend, const SessionOpt
                  .statistics = options.watch_attention || demand.attention};
   PotShape without_excerpts = plan.pot;
   without_excerpts.n_slots = n_slots;
+  if (apart) without_excerpts.windows.n_slots = window_slots;
   const int64_t potted_kv = Pot::KvBytes(without_excerpts);
   BufferSpace space;
   parts.LayOut(model, backend, needs, plan, &space);

@@ -41,8 +41,12 @@ struct SessionOptions {
   int32_t max_probe = 0;
   // More slots than pot_slots, kept free for excerpts (Session::AppendOptions::excerpt). -1: a quarter of pot_slots.
   int32_t excerpt_slots = 0;
-  // Copies of a model's recurrent state, if it has one, at places that Session::Rewind() may go back to.
+  // Copies of what cannot un-read, a model's recurrent state and windows, at places that Session::Rewind() may go back
+  // to.
   int32_t state_marks = 0;
+  // Layers with a sliding window hold what the policy keeps, like the others. Otherwise, where some layers have none
+  // and the pot is larger than a window needs, they hold the newest tokens and no more (PotShape::windows).
+  bool windows_in_pot = false;
   // A trace may record attention (TraceInfo::attention_rows). Costs one float per slot and layer.
   bool watch_attention = false;
   // Additional memory that the session's owner will reserve in its ledger; part of the plan and of the budget.

@@ -29,12 +29,12 @@ constexpr char kMagic[8] = {'w', 'e', 'i', 'r', 's', 't', '0', '6'};
 // A stream that continues from here can add and subtract counts without overflowing 64 bits.
 constexpr int64_t kMaxCount = int64_t{1} << 60;
 
-// Checks slot by slot that every group holds tokens of a stream of n_seen, in order and including all pinned ones, as
-// policies, positions and maps assume.
+// Checks slot by slot that every group, and the windows after them, holds tokens of a stream of n_seen, in order, and
+// that every group has all pinned ones, as policies, positions and maps assume.
 class HoldsStream {
  public:
   HoldsStream(int64_t n_seen, int32_t n_pinned, int32_t n_groups, int32_t n_vocab)
-      : n_seen_(n_seen), n_pinned_(n_pinned), n_vocab_(n_vocab), groups_(static_cast<size_t>(n_groups)) {}
+      : n_seen_(n_seen), n_pinned_(n_pinned), n_vocab_(n_vocab), groups_(static_cast<size_t>(n_groups) + 1) {}
   bool operator()(int32_t group, const SlotMeta& slot) {
     Group& g = groups_[static_cast<size_t>(group)];
     if (slot.seq <= g.last || slot.seq >= n_seen_ || slot.token_id >= n_vocab_) return false;
@@ -44,7 +44,7 @@ class HoldsStream {
     return true;
   }
   bool all_pinned() const {
-    return std::all_of(groups_.begin(), groups_.end(), [&](const Group& g) { return g.n_pinned == n_pinned_; });
+    return std::all_of(groups_.begin(), groups_.end() - 1, [&](const Group& g) { return g.n_pinned == n_pinned_; });
   }
 
  private:

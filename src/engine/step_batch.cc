@@ -20,7 +20,8 @@ int64_t LogitsBytes(const Model& model, const StepBatch::Shape& shape) {
 
 // What all pots of one forward pass must share (kv/attend.h).
 bool Together(const PotShape& a, const PotShape& b) {
-  return a.k_type == b.k_type && a.v_type == b.v_type && a.positions == b.positions;
+  return a.k_type == b.k_type && a.v_type == b.v_type && a.positions == b.positions &&
+         (a.windows.n_slots > 0) == (b.windows.n_slots > 0);
 }
 
 Chunk ChunkOf(const StepBatch::Step& step) {

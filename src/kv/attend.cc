@@ -46,24 +46,32 @@ void AttentionLayout::SetLayers(std::vector<LayerHeads> all) {
   }
 }
 
-int32_t AttentionLayout::pot_layer(int32_t layer) const {
-  if (layers.empty()) return layer;
-  const int32_t from = stores(layer) ? layer : layers[layer].kv_layer;
-  return static_cast<int32_t>(std::count_if(layers.begin(), layers.begin() + from,
-                                            [](const LayerHeads& before) { return before.kv_layer < 0; }));
+bool AttentionLayout::can_hold_windows_apart() const {
+  int32_t n_windows = 0, n_others = 0;
+  for (int32_t layer = 0; layer < n_layers; ++layer) {
+    if (stores(layer)) ++(is_window(layer) ? n_windows : n_others);
+  }
+  return window > 0 && n_windows > 0 && n_others > 0 && !has_axes();
 }
 
-PotShape AttentionLayout::pot() const {
-  PotShape out;
-  out.n_layers = n_layers;
-  out.n_kv_heads = n_kv_heads;
-  out.head_dim = head_dim;
-  out.values_in_keys = values_in_keys;
-  std::vector<LayerShape> shapes;
-  for (const LayerHeads& layer : layers) {
-    if (layer.kv_layer < 0) shapes.push_back({layer.n_kv_heads, layer.head_dim});
+int32_t AttentionLayout::pot_layer(int32_t layer, bool apart) const {
+  const int32_t from = stores(layer) ? layer : layers[layer].kv_layer;
+  int32_t n_before = 0;
+  for (int32_t l = 0; l < from; ++l) n_before += stores(l) && (!apart || is_window(l) == is_window(from));
+  return n_before;
+}
+
+PotShape AttentionLayout::pot(bool apart) const {
+  std::vector<LayerShape> own, windows;
+  for (int32_t layer = 0; layer < n_layers; ++layer) {
+    const LayerHeads heads = heads_of(layer);
+    if (stores(layer)) (apart && is_window(layer) ? windows : own).push_back({heads.n_kv_heads, heads.head_dim});
   }
-  if (!layers.empty()) out.SetLayers(std::move(shapes));
+  PotShape out;
+  out.values_in_keys = values_in_keys;
+  out.SetLayers(std::move(own));
+  if (apart) out.windows.window = window;
+  out.windows.layers = std::move(windows);
   return out;
 }
 
@@ -86,10 +94,14 @@ Result<std::unique_ptr<Attender>> Attender::Make(Backend& backend, const Attenti
   auto out = std::make_unique<Attender>();
   out->backend_ = &backend;
   out->layout_ = layout;
-  out->pot_ = layout.pot();
-  for (int32_t layer = 0; layer < layout.n_layers; ++layer) out->pot_layers_.push_back(layout.pot_layer(layer));
-  for (const int32_t layer : out->pot_layers_) {
-    out->shares_.push_back(1.0f / static_cast<float>(std::ranges::count(out->pot_layers_, layer)));
+  for (const bool apart : {false, true}) {
+    out->pots_[apart] = layout.pot(apart);
+    for (int32_t layer = 0; layer < layout.n_layers; ++layer) {
+      out->pot_layers_[apart].push_back(layout.pot_layer(layer, apart));
+    }
+  }
+  for (const int32_t layer : out->pot_layers_[0]) {
+    out->shares_.push_back(1.0f / static_cast<float>(std::ranges::count(out->pot_layers_[0], layer)));
   }
   out->max_rows_ = max_rows;
   out->max_slots_ = max_slots;
@@ -130,15 +142,18 @@ Status CheckLearnedPositions(const AttentionLayout& layout, Positions positions,
 
 Status Attender::Plan(std::span<const BatchSegment> segments) {
   const PotShape& first = segments.front().pot->shape();
+  apart_ = first.windows.n_slots > 0;
+  const PotShape& own = pots_[apart_];
   int64_t n_rows = 0;
   for (const BatchSegment& segment : segments) {
     const PotShape& shape = segment.pot->shape();
-    if (shape.k_type != first.k_type || shape.v_type != first.v_type || shape.positions != first.positions) {
-      return InvalidArgument("the pots of one batch must share KV types and position policy");
+    if (shape.k_type != first.k_type || shape.v_type != first.v_type || shape.positions != first.positions ||
+        (shape.windows.n_slots > 0) != apart_) {
+      return InvalidArgument("the pots of one batch must share KV types, position policy and kind of windows");
     }
-    if (shape.values_in_keys != pot_.values_in_keys || shape.n_layers != pot_.n_layers ||
-        shape.n_kv_heads != pot_.n_kv_heads || shape.head_dim != pot_.head_dim || shape.layers != pot_.layers ||
-        shape.max_head_slots() > max_slots_) {
+    if (shape.values_in_keys != own.values_in_keys || shape.n_layers != own.n_layers || shape.n_kv_heads != own.n_kv_heads || shape.head_dim != own.head_dim ||
+        shape.layers != own.layers || shape.windows.layers != own.windows.layers ||
+        std::max<int64_t>(shape.max_head_slots(), shape.windows.n_slots) > max_slots_) {
       return InvalidArgument("a pot of {} layers x {} heads x {} slots does not fit this model's attention",
                              shape.n_layers, shape.n_kv_heads, shape.n_slots);
     }
@@ -162,9 +177,6 @@ Status Attender::Plan(std::span<const BatchSegment> segments) {
   for (size_t i = 0; i < segments_.size(); ++i) {
     const size_t at = i * layout_.n_kv_heads;
     views_[i] = {segments_[i].first_row, segments_[i].n_rows, &k_ptrs_[at], &v_ptrs_[at], &n_slots_[at]};
-    if (segments_[i].reads == nullptr) continue;
-    views_[i].selected = &read_ptrs_[at];
-    views_[i].n_selected = &n_read_[at];
   }
   if (first.positions == Positions::kAbs && angles_.bytes() > 0) {
     std::vector<int64_t> pos;
@@ -203,9 +215,10 @@ Status Attender::PlanPositions(std::span<const BatchSegment> segments) {
   return Status();
 }
 
-void Attender::FillFirstSlots(const BatchSegment& segment, int32_t pot_layer, int32_t head, int32_t* first) const {
-  const PotShape& shape = segment.pot->shape();
-  const std::span<const SlotMeta> meta = segment.pot->meta(shape.group_of(pot_layer, head));
+void Attender::FillFirstSlots(const BatchSegment& segment, int32_t layer, int32_t head, int32_t* first) const {
+  const Pot& pot = PotOf(segment, layer);
+  const PotShape& shape = pot.shape();
+  const std::span<const SlotMeta> meta = pot.meta(shape.group_of(PotLayer(layer), head));
   const int64_t own = std::ssize(meta) - segment.n_rows;  // slot of the first row
   int64_t slot = 0;
   for (int64_t i = 0; i < segment.n_rows; ++i) {
@@ -223,9 +236,9 @@ void Attender::FillFirstSlots(const BatchSegment& segment, int32_t pot_layer, in
 }
 
 void Attender::Store(int32_t layer, const float* k, const float* v) {
-  const PotShape& shape = segments_.front().pot->shape();
+  const PotShape& shape = PotOf(segments_.front(), layer).shape();
   const LayerHeads heads = layout_.heads_of(layer);
-  const int32_t pot_layer = pot_layers_[layer];
+  const int32_t pot_layer = PotLayer(layer);
   const int table = layout_.is_window(layer) && layout_.window_rope ? 1 : 0;
   const RopeTable& rope = ropes_[table];
   const int64_t half = rope.n_rot / 2;
@@ -235,6 +248,7 @@ void Attender::Store(int32_t layer, const float* k, const float* v) {
   const int64_t kv_stride = static_cast<int64_t>(heads.n_kv_heads) * heads.head_dim;
   stores_.clear();
   for (const BatchSegment& s : segments_) {
+    const Pot& pot = PotOf(s, layer);
     for (int32_t head = 0; head < heads.n_kv_heads; ++head) {
       StoreSlotsArgs store;
       store.x = k + s.first_row * kv_stride + static_cast<int64_t>(head) * heads.head_dim;
@@ -242,8 +256,8 @@ void Attender::Store(int32_t layer, const float* k, const float* v) {
       store.n_rows = s.n_rows;
       store.head_dim = heads.head_dim;
       store.type = shape.k_type;
-      store.slots = s.pot->keys(pot_layer, head);
-      store.first_slot = s.pot->n_used(pot_layer, head) - s.n_rows;
+      store.slots = pot.keys(pot_layer, head);
+      store.first_slot = pot.n_used(pot_layer, head) - s.n_rows;
       if (rotated) {
         store.rope = &rope;
         store.cos = cos + s.first_row * half;
@@ -253,7 +267,7 @@ void Attender::Store(int32_t layer, const float* k, const float* v) {
       if (shape.values_in_keys) continue;
       store.x = v + s.first_row * kv_stride + static_cast<int64_t>(head) * heads.head_dim;
       store.type = shape.v_type;
-      store.slots = s.pot->values(pot_layer, head);
+      store.slots = pot.values(pot_layer, head);
       store.rope = nullptr;
       stores_.push_back(store);
     }
@@ -262,9 +276,9 @@ void Attender::Store(int32_t layer, const float* k, const float* v) {
 }
 
 void Attender::Attend(int32_t layer, const float* q, const float* k, const float* v, float* out, int64_t first_row) {
-  const PotShape& shape = segments_.front().pot->shape();
+  const PotShape& shape = PotOf(segments_.front(), layer).shape();
   const LayerHeads heads = layout_.heads_of(layer);
-  const int32_t pot_layer = pot_layers_[layer];
+  const int32_t pot_layer = PotLayer(layer);
   const bool window = layout_.is_window(layer);
   const int table = window && layout_.window_rope ? 1 : 0;
   const RopeTable& rope = ropes_[table];
@@ -277,22 +291,26 @@ void Attender::Attend(int32_t layer, const float* q, const float* k, const float
   if (layout_.stores(layer)) Store(layer, k, v);
   for (size_t i = 0; i < segments_.size(); ++i) {
     const BatchSegment& s = segments_[i];
+    const Pot& pot = PotOf(s, layer);
+    const bool reads_all = s.reads == nullptr || in_windows(layer);
     const size_t first = i * layout_.n_kv_heads;
     views_[i].n_rows = s.n_rows - first_row;
+    views_[i].selected = reads_all ? nullptr : &read_ptrs_[first];
+    views_[i].n_selected = reads_all ? nullptr : &n_read_[first];
     views_[i].first_slot = window ? &first_ptrs_[first] : nullptr;
     for (int32_t head = 0; head < heads.n_kv_heads; ++head) {
       const size_t at = first + head;
-      k_ptrs_[at] = s.pot->keys(pot_layer, head);
-      v_ptrs_[at] = s.pot->values(pot_layer, head);
-      n_slots_[at] = s.pot->n_used(pot_layer, head);
-      if (s.reads != nullptr) {
+      k_ptrs_[at] = pot.keys(pot_layer, head);
+      v_ptrs_[at] = pot.values(pot_layer, head);
+      n_slots_[at] = pot.n_used(pot_layer, head);
+      if (!reads_all) {
         const std::vector<int32_t>& read = s.reads[shape.group_of(pot_layer, head)];
         read_ptrs_[at] = read.data();
         n_read_[at] = static_cast<int32_t>(read.size());
       }
       if (!window) continue;
       int32_t* first_slots = first_slots_.as<int32_t>() + s.first_row * layout_.n_kv_heads + head * s.n_rows;
-      FillFirstSlots(s, pot_layer, head, first_slots);
+      FillFirstSlots(s, layer, head, first_slots);
       first_ptrs_[at] = first_slots + first_row;
     }
   }
@@ -321,7 +339,8 @@ void Attender::Attend(int32_t layer, const float* q, const float* k, const float
   if (layout_.has_axes() && !rotated) return RunAlongAxes(layer, args);
   Run(layer, args);
   for (size_t i = 0; i < segments_.size(); ++i) {
-    if (segments_[i].watch != nullptr && layout_.stores(layer)) Watch(pot_layer, segments_[i], views_[i], args);
+    if (segments_[i].watch == nullptr || !layout_.stores(layer) || in_windows(layer)) continue;
+    Watch(pot_layer, segments_[i], views_[i], args);
   }
 }
 
@@ -347,7 +366,8 @@ ColumnScoresArgs Attender::ScoresOf(int32_t layer, const AttentionArgs& args, co
 void Attender::Run(int32_t layer, const AttentionArgs& args) {
   size_t n_voting = 0;
   for (const BatchSegment& segment : segments_) n_voting += segment.evidence != nullptr;
-  if (n_voting == 0) return backend_->Attention(args);
+  // Nobody chooses what windows with slots of their own hold.
+  if (n_voting == 0 || in_windows(layer)) return backend_->Attention(args);
   scores_.clear();
   score_ptrs_.clear();
   score_ptrs_.reserve(segments_.size() * layout_.n_kv_heads);  // pointers into it stay valid
@@ -356,7 +376,7 @@ void Attender::Run(int32_t layer, const AttentionArgs& args) {
     const Pot& pot = *segments_[i].pot;
     float* const* out_ptrs = score_ptrs_.data() + score_ptrs_.size();
     for (int32_t head = 0; head < args.n_kv_heads; ++head) {
-      score_ptrs_.push_back(pot.scores(pot.shape().group_of(pot_layers_[layer], head)).data());
+      score_ptrs_.push_back(pot.scores(pot.shape().group_of(PotLayer(layer), head)).data());
     }
     scores_.push_back(ScoresOf(layer, args, segments_[i], &views_[i], out_ptrs));
   }
@@ -384,7 +404,7 @@ void Attender::Watch(int32_t pot_layer, const BatchSegment& segment, const Atten
 }
 
 void Attender::SplitByModality(int32_t layer, const BatchSegment& segment, ColumnScoresArgs scores) {
-  const int32_t group = segment.pot->shape().group_of(pot_layers_[layer], 0);
+  const int32_t group = segment.pot->shape().group_of(PotLayer(layer), 0);
   const std::span<const SlotMeta> slots = segment.pot->meta(group);
   const std::span<float> kept = segment.pot->scores(group);
   const float* latest = segment.evidence->latest;

@@ -63,8 +63,8 @@ struct AttentionLayout {
   int32_t n_learned_positions = 0;
   bool shows_positions = false;  // Attender::positions() for other purposes, without that limit
   // Layers with a sliding window: a row sees entries less than `window` positions before it, with positions as RoPE
-  // sees them (docs/decisions/0007-windows-count-positions.md). The pot holds the same slots for them as for the
-  // others.
+  // sees them (docs/decisions/0007-windows-count-positions.md). They have the pot's slots, like the others, or slots of
+  // their own (PotShape::windows), where every distance is that of the stream.
   int32_t window = 0;
   std::vector<bool> window_layers;        // [n_layers], or empty: none
   std::optional<RopeConfig> window_rope;  // their rotary embedding if it is not `rope`
@@ -78,10 +78,14 @@ struct AttentionLayout {
     return layers.empty() ? LayerHeads{n_heads, n_kv_heads, head_dim} : layers[layer];
   }
   bool stores(int32_t layer) const { return layers.empty() || layers[layer].kv_layer < 0; }
-  // The pot's layer that a layer reads: the pot has those that store.
-  int32_t pot_layer(int32_t layer) const;
-  // Of the layers that store: n_layers, n_kv_heads, head_dim and layers.
-  PotShape pot() const;
+  // Whether layers with a window can have slots of their own: some do without one.
+  bool can_hold_windows_apart() const;
+  // The pot's layer that a layer reads, or that of its windows, if these have slots of their own: each has the layers
+  // of its kind that store.
+  int32_t pot_layer(int32_t layer, bool apart = false) const;
+  // Of the layers that store: n_layers, n_kv_heads, head_dim and layers; and, if windows have slots of their own,
+  // window and layers of these.
+  PotShape pot(bool apart = false) const;
 };
 
 // kOverBudget when a token at position `end` - 1 would need more learned positions than the model has.
@@ -136,7 +140,8 @@ class Attender {
   static int64_t WorkspaceBytes(const Backend& backend, const AttentionLayout& layout, int64_t max_rows,
                                 int64_t max_slots, bool statistics);
 
-  // Plans a forward pass. All pots of a batch share KV types and position policy (kInvalidArgument otherwise).
+  // Plans a forward pass. All pots of a batch share KV types and position policy, and have windows with slots of their
+  // own or not (kInvalidArgument otherwise).
   // kOverBudget when a row would need a learned position beyond the model's table.
   Status Plan(std::span<const BatchSegment> segments);
 
@@ -158,6 +163,12 @@ class Attender {
   std::span<const BatchSegment> segments() const { return segments_; }
 
  private:
+  // Whether a layer has the slots of Pot::windows(); the pot or windows whose slots it has, and its number there.
+  bool in_windows(int32_t layer) const { return apart_ && layout_.is_window(layer); }
+  const Pot& PotOf(const BatchSegment& segment, int32_t layer) const {
+    return in_windows(layer) ? *segment.pot->windows() : *segment.pot;
+  }
+  int32_t PotLayer(int32_t layer) const { return pot_layers_[apart_][layer]; }
   // Stores a layer's keys and values in their slots.
   void Store(int32_t layer, const float* k, const float* v);
   // Attention of everything in the plan, and the statistics that segments request.
@@ -179,7 +190,7 @@ class Attender {
   void SplitByModality(int32_t layer, const BatchSegment& segment, ColumnScoresArgs scores);
   Status PlanPositions(std::span<const BatchSegment> segments);
   // The first slot that each row of a segment sees in a window layer of the pot.
-  void FillFirstSlots(const BatchSegment& segment, int32_t pot_layer, int32_t head, int32_t* first) const;
+  void FillFirstSlots(const BatchSegment& segment, int32_t layer, int32_t head, int32_t* first) const;
   // Angles of the rows' positions in a layer: cosines of a row, then as many sines max_rows_ rows further on.
   float* Angles(int table) const {
     return angles_.as<float>() + (table == 0 ? 0 : 2 * max_rows_ * (layout_.rope.n_rot / 2));
@@ -187,9 +198,10 @@ class Attender {
 
   Backend* backend_ = nullptr;
   AttentionLayout layout_;
-  PotShape pot_;                     // layout_.pot()
-  std::vector<int32_t> pot_layers_;  // [n_layers]: layout_.pot_layer()
-  std::vector<float> shares_;        // [n_layers]: 1 / number of layers that read the same keys
+  // By whether windows have slots of their own: layout_.pot(), and layout_.pot_layer() of [n_layers].
+  PotShape pots_[2];
+  std::vector<int32_t> pot_layers_[2];
+  std::vector<float> shares_;  // [n_layers]: 1 / number of layers that read the same keys
   int64_t max_rows_ = 0, max_slots_ = 0;
   RopeTable ropes_[2];  // of ordinary layers; of window layers if they have their own
   Reservation rope_bytes_;
@@ -203,6 +215,7 @@ class Attender {
   HostBuffer decoded_;      // [n_kv_heads, kDecodeRows, head_dim]
   Buffer scratch_;          // of the attention and statistics kernels, which run in turn
   // The current plan.
+  bool apart_ = false;  // the pots' windows have slots of their own
   std::vector<BatchSegment> segments_;
   std::vector<const uint8_t*> k_ptrs_, v_ptrs_;  // [n_segments, n_kv_heads], of the current layer
   std::vector<int32_t> n_slots_;                 // same shape

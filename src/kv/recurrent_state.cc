@@ -31,7 +31,7 @@ Result<RecurrentState> RecurrentState::Make(const RecurrentStateShape& shape, Ba
   if (shape.n_marks > 0) {
     WEIR_ASSIGN_OR_RETURN(out.marked_, backend.Allocate(ledger, MemTag::kKv, one * shape.n_marks, Access::kDevice));
   }
-  out.marks_.assign(static_cast<size_t>(shape.n_marks), 0);
+  out.marks_ = Marks(shape.n_marks);
   return out;
 }
 
@@ -56,31 +56,19 @@ void RecurrentState::BringBack() {
 }
 
 void RecurrentState::Mark(int64_t n, bool keep) {
-  if (marks_.empty() || n <= 0 || MarkBefore(n) == n) return;
-  // The first copy is the kept one's, unless it is the only one.
-  const auto others = marks_.size() > 1 ? marks_.begin() + 1 : marks_.begin();
-  const auto mark = keep && others != marks_.begin() ? marks_.begin() : std::min_element(others, marks_.end());
-  *mark = n;
-  backend_->Copy(marked_.data() + (mark - marks_.begin()) * shape_.n_floats * 4, now_.data(), shape_.n_floats * 4);
-}
-
-int64_t RecurrentState::MarkBefore(int64_t n) const {
-  int64_t best = 0;
-  for (const int64_t mark : marks_) {
-    if (mark <= n) best = std::max(best, mark);
-  }
-  return best;
+  const int64_t copy = marks_.Take(n, keep), n_bytes = shape_.n_floats * 4;
+  if (copy >= 0) backend_->Copy(marked_.data() + copy * n_bytes, now_.data(), n_bytes);
 }
 
 void RecurrentState::Return(int64_t n) {
-  const auto mark = std::find(marks_.begin(), marks_.end(), n);
-  backend_->Copy(now_.data(), marked_.data() + (mark - marks_.begin()) * shape_.n_floats * 4, shape_.n_floats * 4);
-  for (int64_t& other : marks_) other = other > n ? 0 : other;
+  const int64_t copy = marks_.CopyOf(n), n_bytes = shape_.n_floats * 4;
+  backend_->Copy(now_.data(), marked_.data() + copy * n_bytes, n_bytes);
+  marks_.ForgetAfter(n);
   aside_at_ = -1;
 }
 
 void RecurrentState::ForgetMarks() {
-  std::ranges::fill(marks_, 0);
+  marks_.Clear();
   aside_at_ = -1;
 }
 

@@ -8,13 +8,13 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "backend/backend.h"
 #include "base/bytes.h"
 #include "base/ledger.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "kv/marks.h"
 #include "kv/types.h"
 
 namespace weir {
@@ -40,11 +40,10 @@ class RecurrentState {
   void BringBack();
   int64_t aside() const { return aside_at_; }
 
-  // The state is that of exactly the first n tokens of a stream. Remembers it in place of the oldest mark; if `keep`,
-  // in place of the last one that was kept, beside the others, where there are several.
+  // The state is that of exactly the first n tokens of a stream: remembers it, as Marks::Take().
   void Mark(int64_t n, bool keep);
   // The largest mark that is at most n, 0 if there is none.
-  int64_t MarkBefore(int64_t n) const;
+  int64_t MarkBefore(int64_t n) const { return marks_.Before(n); }
   // Goes back to a mark and forgets the later ones. REQUIRES: MarkBefore(n) == n > 0.
   void Return(int64_t n);
   // The copy aside is forgotten, too.
@@ -60,7 +59,7 @@ class RecurrentState {
   Backend* backend_ = nullptr;
   Buffer now_, aside_, marked_;
   int64_t aside_at_ = -1;
-  std::vector<int64_t> marks_;  // [n_marks]: tokens read at each copy, 0: unused
+  Marks marks_;
 };
 
 }  // namespace weir

@@ -60,6 +60,15 @@ void PotShape::SetLayers(std::vector<LayerShape> all) {
   if (pools.size() < 2) layers.clear();
 }
 
+PotShape PotShape::window_pot() const {
+  PotShape out;
+  out.SetLayers(windows.layers);
+  out.n_slots = windows.n_slots;
+  out.k_type = k_type;
+  out.v_type = v_type;
+  return out;
+}
+
 int32_t PotShape::layer_of(int32_t group) const {
   if (granularity == Granularity::kGlobal) return -1;
   if (granularity == Granularity::kPerLayer) return group;
@@ -105,7 +114,11 @@ Status Pot::Check(const PotShape& shape) {
   if (shape.floats.has(SlotFloat::kScore) && shape.granularity == Granularity::kGlobal) {
     return InvalidArgument("attention statistics need a keep-set per layer or per head");
   }
-  return Status();
+  if (shape.windows.n_slots == 0) return Status();
+  if (shape.windows.window < 1 || shape.windows.n_slots < shape.windows.window || shape.windows.n_marks < 0) {
+    return Internal("windows of {} in {} slots", shape.windows.window, shape.windows.n_slots);
+  }
+  return Check(shape.window_pot());
 }
 
 std::vector<Pot::Pool> Pot::PoolsOf(const PotShape& shape) {
@@ -139,12 +152,14 @@ int64_t Pot::KvBytes(const PotShape& s) {
     k_bytes += slots * SlotBytes(s.k_type, s.head_dim_of(layer));
     v_bytes += slots * ValueBytes(s, layer);
   }
-  return PageRound(k_bytes) + PageRound(v_bytes) + StateBytes(s);
+  return PageRound(k_bytes) + PageRound(v_bytes) + StateBytes(s) + WindowBytes(s);
 }
 
 int64_t Pot::MetaBytes(const PotShape& s) {
   const int64_t n = static_cast<int64_t>(s.n_groups()) * s.n_slots;
-  return PageRound(n * static_cast<int64_t>(sizeof(SlotMeta))) + std::popcount(s.floats.bits()) * PageRound(n * 4);
+  const int64_t own =
+      PageRound(n * static_cast<int64_t>(sizeof(SlotMeta))) + std::popcount(s.floats.bits()) * PageRound(n * 4);
+  return s.windows.n_slots == 0 ? own : own + (1 + s.windows.n_marks) * MetaBytes(s.window_pot());
 }
 
 Result<std::unique_ptr<Pot>> Pot::Make(const PotShape& shape, Backend& backend, Ledger& ledger) {
@@ -181,6 +196,7 @@ Result<std::unique_ptr<Pot>> Pot::Make(const PotShape& shape, Backend& backend, 
     WEIR_ASSIGN_OR_RETURN(floats, backend.Allocate(ledger, MemTag::kMeta, n * 4, Access::kShared));
   }
   WEIR_ASSIGN_OR_RETURN(pot->state_, RecurrentState::Make(shape.state, backend, ledger));
+  if (shape.windows.n_slots > 0) WEIR_RETURN_IF_ERROR(pot->MakeWindows(ledger));
   pot->used_.assign(static_cast<size_t>(shape.n_groups()), 0);
   pot->LayOutEvenly();
   return pot;
@@ -212,6 +228,7 @@ Status Pot::BeginAppend(std::span<const SlotMeta> tokens) {
   if (static_cast<int64_t>(tokens.size()) > n_free()) {
     return OverBudget("the pot of {} slots has {} free, the chunk needs {}", shape_.n_slots, n_free(), tokens.size());
   }
+  if (windows_ != nullptr) WEIR_RETURN_IF_ERROR(AppendToWindows(tokens));
   const size_t n = tokens.size();
   for (size_t group = 0; group < used_.size(); ++group) {
     const int64_t at = GroupBegin(static_cast<int32_t>(group)) + used_[group];
@@ -224,12 +241,14 @@ Status Pot::BeginAppend(std::span<const SlotMeta> tokens) {
 
 void Pot::DropLast(int32_t n) {
   for (int32_t& used : used_) used -= n;
+  if (windows_ != nullptr) windows_->DropLast(std::min(n, windows_->n_used()));
 }
 
 void Pot::Clear() {
   std::fill(used_.begin(), used_.end(), 0);
   LayOutEvenly();
   state_.Clear();
+  ClearWindows();
 }
 
 void Pot::SetNewest(SlotFloat what, std::span<const float> values) {

@@ -14,6 +14,11 @@
 //
 // Beside its slots a pot holds the state of layers that have none (kv/recurrent_state.h). Selections do not change it:
 // such a layer has read everything that was ever read.
+//
+// Layers with a sliding window may hold slots of their own (PotShape::windows): always the newest rows of the stream,
+// so that distances between them are those of the stream, whatever the policy keeps for the other layers. Selections do
+// not change them, pins have no meaning there, and rows that were forgotten come back only from a copy
+// (docs/decisions/0026-windows-hold-the-newest.md).
 #pragma once
 
 #include <array>
@@ -28,6 +33,7 @@
 #include "base/ledger.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "kv/marks.h"
 #include "kv/recurrent_state.h"
 #include "kv/types.h"
 
@@ -44,8 +50,9 @@ class Pot {
   // Bytes Make() reserves, page rounding included.
   static int64_t KvBytes(const PotShape& shape);
   static int64_t MetaBytes(const PotShape& shape);
-  // Of KvBytes(), those of the recurrent state and its copies.
+  // Of KvBytes(), those of the recurrent state and its copies, and those of PotShape::windows and their copies.
   static int64_t StateBytes(const PotShape& shape) { return RecurrentState::Bytes(shape.state); }
+  static int64_t WindowBytes(const PotShape& shape);
 
   const PotShape& shape() const { return shape_; }
 
@@ -66,12 +73,13 @@ class Pot {
   std::span<float> scores(int32_t group) const { return floats(SlotFloat::kScore, group); }
   std::span<float> nll(int32_t group) const { return floats(SlotFloat::kNll, group); }
 
-  // Takes tokens.size() slots at the end of every group; their floats are set to 0. kOverBudget when a group lacks
-  // room.
+  // Takes tokens.size() slots at the end of every group, and of the windows; their floats are set to 0. kOverBudget
+  // when a group lacks room.
   Status BeginAppend(std::span<const SlotMeta> tokens);
-  // Frees the last n slots of every group. REQUIRES: n <= n_used of every group. The recurrent state stays as it is.
+  // Frees the last n slots of every group, and of the windows. REQUIRES: n <= n_used of every group. The recurrent
+  // state stays as it is.
   void DropLast(int32_t n);
-  // Empties every group, and the recurrent state.
+  // Empties every group, the windows and the recurrent state.
   void Clear();
 
   // kInvalidArgument when keep is not strictly ascending, has slots outside the group, or drops a pinned one.
@@ -92,6 +100,25 @@ class Pot {
   RecurrentState& state() { return state_; }
   const RecurrentState& state() const { return state_; }
 
+  // The layers with slots of their own, as a pot (PotShape::window_pot()); nullptr where there are none.
+  const Pot* windows() const { return windows_.get(); }
+  // Forgets of the windows what no coming row sees, if n coming rows lack room there. BeginAppend() does that as well,
+  // which within a pass of a device costs more.
+  Status MakeWindowRoom(int64_t n);
+  // These rows, some of which may come later, will be taken back: until then the windows also hold the rows before them
+  // that rows after them would see without them. An empty range: there are none.
+  void SetExcerpt(SeqRange rows) { excerpt_ = rows; }
+  // Removes these rows from the windows alone.
+  Status DropFromWindows(SeqRange rows);
+
+  // For what cannot un-read, the recurrent state and the windows. They are those of exactly the first n tokens of a
+  // stream: remembers them, as Marks::Take().
+  void Mark(int64_t n, bool keep);
+  // The largest number of tokens, at most n, to which both can go back; 0 if there is none.
+  int64_t PlaceBefore(int64_t n) const;
+  // Goes back to n tokens, DropLast() having dropped the others. REQUIRES: PlaceBefore(n) == n > 0.
+  void Return(int64_t n);
+
   // Base of one head's slots, and the bytes of one of them.
   uint8_t* keys(int32_t layer, int32_t head) const {
     const Pool& pool = PoolOf(layer);
@@ -111,7 +138,7 @@ class Pot {
   int64_t state_bytes() const;
   Status Save(ByteSink& sink) const;
   // Validates the output of Save() for a pot of the same shape without loading it: kInvalidArgument when it is invalid,
-  // or when `fits` rejects a slot.
+  // or when `fits` rejects a slot; those of the windows have group n_groups().
   using SlotTest = std::function<bool(int32_t group, const SlotMeta&)>;
   Status CheckState(ByteSource& source, const SlotTest& fits) const;
   // Restores a state that CheckState() accepted. If the source now fails, or its contents differ from then, the pot is
@@ -146,6 +173,10 @@ class Pot {
       if (floats.data() != nullptr) each(floats.as<float>());
     }
   }
+  Status MakeWindows(Ledger& ledger);
+  Status AppendToWindows(std::span<const SlotMeta> tokens);
+  void ClearWindows();
+  SlotTest OfWindows(const SlotTest& fits) const;
   void LayOutEvenly();
   void Rebalance(const Pool& pool);
   // How many slots every group holds, and where.
@@ -165,6 +196,10 @@ class Pot {
   HostBuffer meta_;                                    // [n_groups, n_slots] SlotMeta
   std::array<Buffer, std::size(kSlotFloats)> floats_;  // by SlotFloat: [n_groups, n_slots], empty if not kept
   RecurrentState state_;
+  std::unique_ptr<Pot> windows_;
+  std::vector<std::unique_ptr<Pot>> window_copies_;
+  Marks window_marks_;
+  SeqRange excerpt_;
   std::vector<int32_t> used_;          // [n_groups]
   std::vector<int64_t> begin_, room_;  // [n_groups] if heads share storage: regions, in slots of the whole pot
 };

@@ -113,7 +113,7 @@ int64_t Pot::state_bytes() const {
       n += n_used(layer, head) * (k_slot_bytes(layer) + PoolOf(layer).v_slot_bytes);
     }
   }
-  return n + state_.n_floats() * 4;
+  return n + (windows_ == nullptr ? 0 : windows_->state_bytes()) + state_.n_floats() * 4;
 }
 
 Status Pot::Save(ByteSink& sink) const {
@@ -144,6 +144,7 @@ Status Pot::Save(ByteSink& sink) const {
       WEIR_RETURN_IF_ERROR(write(values(layer, head), n_used(layer, head) * PoolOf(layer).v_slot_bytes));
     }
   }
+  if (windows_ != nullptr) WEIR_RETURN_IF_ERROR(windows_->Save(sink));
   return state_.Save(sink);
 }
 
@@ -178,6 +179,11 @@ Result<Pot::Layout> Pot::ReadLayout(ByteSource& source) const {
   return layout;
 }
 
+Pot::SlotTest Pot::OfWindows(const SlotTest& fits) const {
+  return
+      [&fits, group = shape_.n_groups()](int32_t, const SlotMeta& slot) { return !slot.pinned && fits(group, slot); };
+}
+
 Status Pot::CheckState(ByteSource& source, const SlotTest& fits) const {
   WEIR_ASSIGN_OR_RETURN(const Layout layout, ReadLayout(source));
   for (int32_t group = 0; group < shape_.n_groups(); ++group) {
@@ -191,6 +197,7 @@ Status Pot::CheckState(ByteSource& source, const SlotTest& fits) const {
       WEIR_RETURN_IF_ERROR(source.Skip(n * (k_slot_bytes(layer) + PoolOf(layer).v_slot_bytes)));
     }
   }
+  if (windows_ != nullptr) WEIR_RETURN_IF_ERROR(windows_->CheckState(source, OfWindows(fits)));
   return source.Skip(state_.n_floats() * 4);
 }
 
@@ -225,6 +232,7 @@ Status Pot::Restore(ByteSource& source, const SlotTest& fits) {
         WEIR_RETURN_IF_ERROR(read(values(layer, head), n_used(layer, head) * PoolOf(layer).v_slot_bytes));
       }
     }
+    if (windows_ != nullptr) WEIR_RETURN_IF_ERROR(windows_->Restore(source, OfWindows(fits)));
     return state_.Restore(source);
   };
   const Status filled = fill();
@@ -235,10 +243,13 @@ Status Pot::Restore(ByteSource& source, const SlotTest& fits) {
 Status Pot::CopyFrom(const Pot& other) {
   const PotHeader mine = HeaderOf(shape_), its = HeaderOf(other.shape_);
   if (std::memcmp(&mine, &its, sizeof(mine)) != 0 || shape_.layers != other.shape_.layers ||
-      state_.n_floats() != other.state_.n_floats()) {
+      state_.n_floats() != other.state_.n_floats() || shape_.windows.n_slots != other.shape_.windows.n_slots ||
+      shape_.windows.layers != other.shape_.windows.layers) {
     return InvalidArgument("the pots differ in shape");
   }
   if (this == &other) return Status();
+  ClearWindows();
+  if (windows_ != nullptr) WEIR_RETURN_IF_ERROR(windows_->CopyFrom(*other.windows_));
   backend_->Synchronise();
   used_ = other.used_;
   begin_ = other.begin_;

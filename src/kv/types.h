@@ -88,6 +88,14 @@ struct LayerShape {
   bool operator==(const LayerShape&) const = default;
 };
 
+// Layers with a sliding window that hold the newest rows of the stream, in slots of their own (kv/store.h).
+struct WindowLayers {
+  int32_t n_slots = 0;  // of each; 0: there are none, and every layer has the pot's slots
+  int32_t window = 0;   // rows that one of their rows sees, its own included
+  int32_t n_marks = 0;  // copies at places to go back to
+  std::vector<LayerShape> layers;
+};
+
 // Shape of a session's pot: all that determines its size in bytes.
 struct PotShape {
   int32_t n_layers = 0;                  // that store keys and values
@@ -100,6 +108,7 @@ struct PotShape {
   Granularity granularity = Granularity::kGlobal;
   SlotFloats floats;
   RecurrentStateShape state;
+  WindowLayers windows;  // not among the n_layers
   // Largest number of slots that one head may hold, as a multiple of n_slots. 1: every head owns n_slots. More: the
   // heads of all layers of one shape share their slots, and storage follows the number of slots that each of them
   // keeps. kPerHead only.
@@ -121,6 +130,8 @@ struct PotShape {
     return layers.empty() ? static_cast<int64_t>(n_layers) * n_kv_heads
                           : layers.back().first_head + layers.back().n_kv_heads;
   }
+  // Of `windows` alone, as a pot: one group, positions are slots. REQUIRES: windows.n_slots > 0.
+  PotShape window_pot() const;
   int64_t max_head_slots() const { return static_cast<int64_t>(n_slots) * spread; }
   int32_t n_groups() const {
     switch (granularity) {

@@ -79,6 +79,8 @@ Status AddRecall(const RecallOptions& recall, const LoadedModel& model, SessionO
   options->beside.push_back({MemTag::kOther, "recall: a search", Recaller::MemoryBytes(recall.spec)});
   if (recall.spec.needs_vectors()) {
     WEIR_RETURN_IF_ERROR(CheckVectors(recall, model, *options));
+    // An archive has the vectors of all layers, whatever the size of the pot that they come from and return to.
+    options->windows_in_pot = true;
     options->beside.push_back({MemTag::kOther, "recall: keys of a block and of a question",
                                BlockVectors::MemoryBytes(ShapeOf(recall.spec, model)) +
                                    QuestionReader::MemoryBytes(model.model().config().attention)});

@@ -71,6 +71,7 @@ TEST_P(EvidenceTest, AttentionToTheKeptTokensAtTheirNewPositions) {
   options.policy.info = &info;
   options.pot_slots = 48;
   options.chunk_rows = 8;
+  options.windows_in_pot = true;
   options.k_type = options.v_type = DType::kF32;
   auto session = std::move(Session::Make(*model, *backend, options)).value();
 

@@ -131,13 +131,19 @@ class Bench {
   // The least that must be read per token: weights once per chunk, and the visible slots of every chunk once.
   double BytesPerToken(const Session& session, int n_prompt, int n_gen, int depth) const {
     const SessionPlan& plan = session.plan();
-    const double slot_bytes = static_cast<double>(Pot::KvBytes(plan.pot)) / plan.pot.n_slots;
+    const int64_t window_bytes = Pot::WindowBytes(plan.pot), state_bytes = Pot::StateBytes(plan.pot);
+    const double slot_bytes =
+        static_cast<double>(Pot::KvBytes(plan.pot) - state_bytes - window_bytes) / plan.pot.n_slots;
+    const WindowLayers& windows = plan.pot.windows;
+    const double window_slot_bytes =
+        windows.n_slots == 0 ? 0 : static_cast<double>(window_bytes) / (1 + windows.n_marks) / windows.n_slots;
     const int n = n_prompt + n_gen, step = n_prompt > 0 ? plan.chunk_rows : 1;
     double bytes = 0;
     for (int at = 0; at < n; at += step) {
       const int end = std::min(n, at + step);
       bytes += static_cast<double>(model_.model().WeightBytesPerToken());
       bytes += slot_bytes * std::min(depth + end, plan.pot.n_slots);
+      bytes += window_slot_bytes * std::min(depth + end, windows.window - 1 + end - at);
     }
     return bytes / n;
   }

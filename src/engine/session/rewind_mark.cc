@@ -9,7 +9,7 @@ void RewindMark::Before(const SessionCore& core, const Chunk& chunk, bool has_lo
   if (IsPlain(chunk, has_logits)) {
     // Other conversations share the pinned words: their end is kept.
     const int64_t n = core.stream.n_seen;
-    core.pot->state().Mark(n, n == core.stream.n_pinned && !chunk.pinned);
+    core.pot->Mark(n, n == core.stream.n_pinned && !chunk.pinned);
   }
 }
 
@@ -27,7 +27,7 @@ int64_t RewindMark::Point(const SessionCore& core, const EvidenceSet& evidence, 
   const int64_t most = std::min({n_same - 1, core.n_slots() - chunk, evidence.MostRewound(n_call)});
   const int64_t beyond = std::max<int64_t>(0, n_ - most);
   int64_t n = n_ - (beyond + chunk - 1) / chunk * chunk;
-  if (!core.pot->state().empty()) n = core.pot->state().MarkBefore(n);
+  if (n > 0) n = core.pot->PlaceBefore(n);
   return n > 0 && !core.pot->meta(0)[static_cast<size_t>(n)].pinned ? n : 0;
 }
 

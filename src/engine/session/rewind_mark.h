@@ -26,7 +26,7 @@ class RewindMark {
     plain_ = false;
     n_ = 0;
   }
-  // Call before a chunk is read: marks the pot's recurrent state, to which a rewound session returns.
+  // Call before a chunk is read: marks what of the pot cannot un-read, to which a rewound session returns.
   void Before(const SessionCore& core, const Chunk& chunk, bool has_logits) const;
   // Call after a chunk was read, before it is counted in `core`.
   void Note(const SessionCore& core, const Chunk& chunk, const BatchItem& item, bool has_logits);
