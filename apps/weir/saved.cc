@@ -61,7 +61,7 @@ void Adopt(const CLI::App& sub, const SessionNote& note, PotFlags* flags) {
   if (!given("--policy")) flags->policy = note.policy;
   if (flags->pot == 0 && flags->ctx <= 0) flags->pot = note.pot_slots;
   if (!given("--chunk")) flags->chunk = note.chunk_rows;
-  if (!given("--window-layers")) flags->window_layers = note.window_slots > 0 ? "newest" : "pot";
+  if (!given("--window-layers")) flags->window_layers = note.window_rows > 0 ? "newest" : "pot";
   if (!given("--cache-type-k")) flags->k_type = Lower(InfoOf(note.k_type).name);
   if (!given("--cache-type-v")) flags->v_type = Lower(InfoOf(note.v_type).name);
   if (note.recall && !given("--recall")) {

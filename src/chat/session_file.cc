@@ -52,7 +52,7 @@ Result<DType> CacheType(const std::string& name) {
   return InvalidArgument("the snapshot has a cache of type '{}', which this build does not know", name);
 }
 
-std::string WindowSlotsText(int32_t n) { return n == 0 ? "the pot's slots" : fmt::format("{} of their own", n); }
+std::string WindowText(int32_t n) { return n == 0 ? "what the policy keeps" : fmt::format("the newest {} tokens", n); }
 
 }  // namespace
 
@@ -67,7 +67,7 @@ SessionNote SessionNote::Of(const Session& session, OnOverflow on_overflow, std:
   out.policy = session.policy().text;
   out.pot_slots = plan.pot_slots;
   out.chunk_rows = plan.chunk_rows;
-  out.window_slots = plan.pot.windows.n_slots;
+  out.window_rows = plan.pot.windows.n_rows;
   out.k_type = plan.pot.k_type;
   out.v_type = plan.pot.v_type;
   out.on_overflow = on_overflow;
@@ -98,7 +98,7 @@ std::string SessionNote::ToText() const {
   if (frames) {
     text["frames"] = {{"encoder", frames->encoder}, {"fingerprint", frames->fingerprint}, {"bytes", frames->bytes}};
   }
-  if (window_slots > 0) text["window_slots"] = window_slots;
+  if (window_rows > 0) text["window_rows"] = window_rows;
   if (excerpt_slots > 0) text["excerpt"] = excerpt_slots;
   if (recall) text["recall"] = ToJson(*recall);
   return JsonText(text);
@@ -123,7 +123,7 @@ Result<SessionNote> SessionNote::Parse(const std::string& text) {
   if (const Json* watched = fields.Get("watched")) out.watched = *watched;
   if (const Json* sampler = fields.Get("sampler")) out.sampler = *sampler;
   const Json* const frames = fields.Get("frames");
-  fields.Get("window_slots", &windows, 0, 1 << 26);
+  fields.Get("window_rows", &windows, 0, 1 << 26);
   fields.Get("excerpt", &excerpt, 0, 1 << 26);
   const Json* const recall = fields.Get("recall");
   WEIR_RETURN_IF_ERROR(fields.Done());
@@ -143,7 +143,7 @@ Result<SessionNote> SessionNote::Parse(const std::string& text) {
   }
   out.pot_slots = static_cast<int32_t>(pot);
   out.chunk_rows = static_cast<int32_t>(chunk);
-  out.window_slots = static_cast<int32_t>(windows);
+  out.window_rows = static_cast<int32_t>(windows);
   out.excerpt_slots = static_cast<int32_t>(excerpt);
   WEIR_ASSIGN_OR_RETURN(out.k_type, CacheType(k_type));
   WEIR_ASSIGN_OR_RETURN(out.v_type, CacheType(v_type));
@@ -164,11 +164,10 @@ Status SessionNote::CheckFits(const Session& session, const std::string& fingerp
         "the snapshot's pot holds {} tokens and reads {} at once, this session's holds {} and reads {}", pot_slots,
         chunk_rows, plan.pot_slots, plan.chunk_rows);
   }
-  if (window_slots != plan.pot.windows.n_slots) {
-    return InvalidArgument(
-        "the snapshot's layers with a window have {}, this session's {}; use --window-layers {}, with the "
-        "options that it was saved with",
-        WindowSlotsText(window_slots), WindowSlotsText(plan.pot.windows.n_slots), window_slots > 0 ? "newest" : "pot");
+  if (window_rows != plan.pot.windows.n_rows) {
+    return InvalidArgument("the snapshot's layers with a window hold {}, this session's {}; use --window-layers {}",
+                           WindowText(window_rows), WindowText(plan.pot.windows.n_rows),
+                           window_rows > 0 ? "newest" : "pot");
   }
   if (excerpt_slots != plan.excerpt_slots) {
     return InvalidArgument("the snapshot has {} slots for what recall brings back, this session {}: --recall-tokens {}",

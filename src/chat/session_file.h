@@ -2,7 +2,7 @@
 // A session as a snapshot file (io/snapshot.h): the bytes of Session::Save(), then those of FrameStore::Save() if the
 // stream keeps frames, and a text that describes them.
 //
-// The text is JSON: format, model, fingerprint, policy, pot, chunk, window_slots, k_type, v_type, on_overflow;
+// The text is JSON: format, model, fingerprint, policy, pot, chunk, window_rows, k_type, v_type, on_overflow;
 // `conversation` (null for a session without rounds), `watched` (the stream's clock and the frames of its live video;
 // null: neither), `sampler` (null where every answer brings its own), `frames` (the encoder, its fingerprint, and the
 // bytes of the frames that are kept; missing where there are none), `excerpt` (slots for excerpts; missing: none) and
@@ -36,7 +36,7 @@ struct SessionNote {
   std::string model, fingerprint;
   std::string policy;  // as PolicySpec::text
   int32_t pot_slots = 0, chunk_rows = 0;
-  int32_t window_slots = 0;  // of layers with a window, where they are the newest tokens' own; 0: the pot's
+  int32_t window_rows = 0;  // that layers with a window hold, the newest ones; 0: what the policy keeps
   DType k_type = DType::kF16, v_type = DType::kF16;
   OnOverflow on_overflow = OnOverflow::kEvict;
   Json conversation, watched, sampler;

@@ -29,10 +29,10 @@ int32_t ExcerptSlots(const SessionOptions& options, int32_t n_slots) {
   return options.excerpt_slots >= 0 ? options.excerpt_slots : n_slots / 4;
 }
 
-// Slots of a layer with a window: what a row sees, and room for the rows that are read at once, or, one at a time, for
+// Rows that a layer with a window holds: what the coming one sees, and those that are read at once, or, one at a time,
 // so many that making room takes little time.
-int32_t WindowSlots(int32_t window, int64_t max_rows) {
-  return static_cast<int32_t>(window - 1 + std::max<int64_t>(max_rows, (window + 15) / 16));
+int64_t WindowRows(int64_t window, int64_t rows_at_once) {
+  return window - 1 + std::max(rows_at_once, (window + 15) / 16);
 }
 
 // Keys and values of a pot: one line for the layers of each shape.
@@ -79,8 +79,10 @@ SessionPlan PlanFor(const Model& model, const Backend& backend, const SessionOpt
   plan.probe_slots = demand.probe_slots;
   plan.chunk_rows = ChunkRows(options, needs, n_slots - plan.probe_slots);
   const int64_t max_rows = std::max(plan.chunk_rows, plan.probe_slots);
-  const int32_t window_slots = WindowSlots(config.attention.window, max_rows);
-  const bool apart = !options.windows_in_pot && config.attention.can_hold_windows_apart() && window_slots <= n_slots;
+  // For the rows of a probe there are slots beside those.
+  const int64_t window = config.attention.window, window_rows = WindowRows(window, plan.chunk_rows),
+                window_slots = std::max(window_rows, window - 1 + plan.probe_slots);
+  const bool apart = !options.windows_in_pot && config.attention.can_hold_windows_apart() && window_rows <= n_slots;
   plan.pot = config.attention.pot(apart);
   plan.pot.n_slots = n_slots + ExcerptSlots(options, n_slots);
   plan.pot.k_type = options.k_type;
@@ -96,17 +98,18 @@ SessionPlan PlanFor(const Model& model, const Backend& backend, const SessionOpt
   plan.excerpt_slots = plan.pot.n_slots - n_slots;
   if (apart) {
     // An excerpt's rows hide as many others from those that come after it, until it is taken back.
-    plan.pot.windows.n_slots = window_slots + std::min(plan.excerpt_slots, plan.pot.windows.window - 1);
+    plan.pot.windows.n_rows = static_cast<int32_t>(window_rows);
+    plan.pot.windows.n_slots = static_cast<int32_t>(window_slots + std::min<int64_t>(plan.excerpt_slots, window - 1));
     plan.pot.windows.n_marks = options.state_marks;
   }
   plan.runner = {.max_rows = max_rows,
-                 .max_slots = plan.pot.max_head_slots(),
+                 .max_slots = std::max<int64_t>(plan.pot.max_head_slots(), plan.pot.windows.n_slots),
                  .n_context = n_slots,  // recall does not choose the factors: answers without an excerpt stay the same
                  .nll = options.nll || demand.likelihoods,
                  .statistics = options.watch_attention || demand.attention};
   PotShape without_excerpts = plan.pot;
   without_excerpts.n_slots = n_slots;
-  if (apart) without_excerpts.windows.n_slots = window_slots;
+  if (apart) without_excerpts.windows.n_slots = static_cast<int32_t>(window_slots);
   const int64_t potted_kv = Pot::KvBytes(without_excerpts);
   BufferSpace space;
   parts.LayOut(model, backend, needs, plan, &space);

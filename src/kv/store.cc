@@ -115,7 +115,8 @@ Status Pot::Check(const PotShape& shape) {
     return InvalidArgument("attention statistics need a keep-set per layer or per head");
   }
   if (shape.windows.n_slots == 0) return Status();
-  if (shape.windows.window < 1 || shape.windows.n_slots < shape.windows.window || shape.windows.n_marks < 0) {
+  if (shape.windows.window < 1 || shape.windows.n_rows < shape.windows.window ||
+      shape.windows.n_slots < shape.windows.n_rows || shape.windows.n_marks < 0) {
     return Internal("windows of {} in {} slots", shape.windows.window, shape.windows.n_slots);
   }
   return Check(shape.window_pot());

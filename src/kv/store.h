@@ -197,6 +197,7 @@ class Pot {
   std::array<Buffer, std::size(kSlotFloats)> floats_;  // by SlotFloat: [n_groups, n_slots], empty if not kept
   RecurrentState state_;
   std::unique_ptr<Pot> windows_;
+  bool is_windows_ = false;  // of another pot
   std::vector<std::unique_ptr<Pot>> window_copies_;
   Marks window_marks_;
   SeqRange excerpt_;

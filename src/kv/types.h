@@ -91,6 +91,7 @@ struct LayerShape {
 // Layers with a sliding window that hold the newest rows of the stream, in slots of their own (kv/store.h).
 struct WindowLayers {
   int32_t n_slots = 0;  // of each; 0: there are none, and every layer has the pot's slots
+  int32_t n_rows = 0;   // rows of the stream that are held at most; the other slots are for rows that are taken back
   int32_t window = 0;   // rows that one of their rows sees, its own included
   int32_t n_marks = 0;  // copies at places to go back to
   std::vector<LayerShape> layers;

@@ -13,6 +13,7 @@ int64_t Pot::WindowBytes(const PotShape& shape) {
 Status Pot::MakeWindows(Ledger& ledger) {
   const PotShape shape = shape_.window_pot();
   WEIR_ASSIGN_OR_RETURN(windows_, Make(shape, *backend_, ledger));
+  windows_->is_windows_ = true;
   for (int32_t copy = 0; copy < shape_.windows.n_marks; ++copy) {
     WEIR_ASSIGN_OR_RETURN(auto made, Make(shape, *backend_, ledger));
     window_copies_.push_back(std::move(made));
@@ -29,16 +30,21 @@ void Pot::ClearWindows() {
 }
 
 Status Pot::MakeWindowRoom(int64_t n) {
-  if (windows_ == nullptr || windows_->n_free() >= n) return Status();
+  if (windows_ == nullptr) return Status();
   const std::span<const SlotMeta> rows = windows_->meta(0);
+  const auto is_excerpt = [&](const SlotMeta& row) { return row.seq >= excerpt_.begin && row.seq < excerpt_.end; };
+  // When room is made does not depend on how many slots there are for an excerpt or a probe: a stream without them has
+  // the same bytes.
+  const int64_t n_stream = std::ssize(rows) - std::ranges::count_if(rows, is_excerpt);
+  if (n_stream + n <= shape_.windows.n_rows && windows_->n_free() >= n) return Status();
   // Of all rows the coming one sees the newest, and of those that are not taken back it would.
   int32_t n_left = shape_.windows.window - 1, n_others_left = n_left;
   KeepSet keep;
   for (int32_t slot = static_cast<int32_t>(rows.size()); slot-- > 0;) {
-    const bool is_excerpt = rows[slot].seq >= excerpt_.begin && rows[slot].seq < excerpt_.end;
-    if (n_left <= 0 && (is_excerpt || n_others_left <= 0)) continue;
+    const bool returns = is_excerpt(rows[slot]);
+    if (n_left <= 0 && (returns || n_others_left <= 0)) continue;
     --n_left;
-    n_others_left -= !is_excerpt;
+    n_others_left -= !returns;
     keep.push_back(slot);
   }
   std::ranges::reverse(keep);

@@ -81,7 +81,7 @@ Result<StreamSession*> ReadSnapshot(Host& host, SnapshotReader& snapshot, const 
   if (!usable.ok()) return InvalidArgument("the snapshot is not usable: {}", usable.status().message());
   SessionOptions& options = *usable;
   options.chunk_rows = note.chunk_rows;
-  options.windows_in_pot = note.window_slots == 0;
+  options.windows_in_pot = note.window_rows == 0;
   options.on_overflow = note.on_overflow;
   WEIR_ASSIGN_OR_RETURN(Conversation talk, Conversation::Restore(host.tokenizer(), host.chat(), note.conversation));
   WEIR_ASSIGN_OR_RETURN(const Watched watched, FromJson(note.watched));
