@@ -88,7 +88,8 @@ TEST_P(EveryModel, TheSameBytesAsAlone) {
 }
 
 // Attention alone, and beside layers with a state of their own.
-INSTANTIATE_TEST_SUITE_P(StepBatch, EveryModel, ::testing::Values("llama", "lfm2", "nemotron_h", "qwen35"),
+INSTANTIATE_TEST_SUITE_P(StepBatch, EveryModel,
+                         ::testing::Values("llama", "lfm2", "nemotron_h", "qwen35", "gemma3", "gpt_oss"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(StepBatch, WhoCannotGoOnHoldsNobodyUp) {

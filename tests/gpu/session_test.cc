@@ -90,6 +90,33 @@ TEST_P(SessionTest, EveryPolicyKeepsWhatItKeepsOnTheCpu) {
   }
 }
 
+// Layers with a window that hold the newest tokens alone, and forget while prompts and answers are read.
+TEST_P(SessionTest, WindowsHoldTheNewest) {
+  for (const char* name : {"gemma3", "exaone4", "cohere2"}) {
+    SCOPED_TRACE(name);
+    Load(name);
+    const SessionOptions options = Options("streaming_llm", 48);
+    const auto mine = OnDevice(options), theirs = OnCpu(options);
+    ASSERT_NE(mine->pot().windows(), nullptr);
+    EXPECT_EQ(mine->ledger().used_bytes(), mine->plan().total_bytes);
+    size_t at = 0;
+    for (const size_t n : {30u, 1u, 1u, 1u, 20u, 1u, 1u}) {
+      const std::span<const int32_t> tokens(tokens_.data() + at, n);
+      ASSERT_TRUE(mine->Append(tokens).ok());
+      ASSERT_TRUE(theirs->Append(tokens).ok());
+      EXPECT_LT(Distance(LogitsOf(*mine), LogitsOf(*theirs)), 1e-4);
+      at += n;
+    }
+    std::vector<uint8_t> bytes;
+    ASSERT_TRUE(mine->Save(&bytes).ok());
+    const auto restored = OnDevice(options);
+    ASSERT_TRUE(restored->Restore(bytes).ok());
+    for (Session* one : {mine.get(), restored.get()}) ASSERT_TRUE(one->Append({tokens_.data() + at, 1}).ok());
+    EXPECT_EQ(LogitsOf(*restored), LogitsOf(*mine));
+    model_.reset();
+  }
+}
+
 TEST_P(SessionTest, WritesTheSameAndIsAsSureOfIt) {
   Load("llama");
   SessionOptions options = Options("weir", 32);
