@@ -60,11 +60,12 @@ std::vector<PlanItem> KvItems(const PotShape& pot) {
   if (pot.windows.n_slots == 0) return out;
   PotShape windows = pot.window_pot();
   for (PlanItem& item : KvItems(windows)) {
-    item.what = fmt::format("windows of {}: {}", pot.windows.window, item.what);
+    item.what += fmt::format(", windows of {}", pot.windows.window);
     out.push_back(std::move(item));
   }
   if (const int64_t n = pot.windows.n_marks; n > 0) {
-    out.push_back({MemTag::kKv, fmt::format("windows: {} copies to go back to", n), n * Pot::KvBytes(windows)});
+    out.push_back({MemTag::kKv, fmt::format("keys and values of windows, {} copies to go back to", n),
+                   n * Pot::KvBytes(windows)});
   }
   return out;
 }

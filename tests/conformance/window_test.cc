@@ -370,8 +370,9 @@ TEST_P(NewestTest, ThePlanSaysWhatEachKindOfLayerHolds) {
   }
   EXPECT_EQ(kv_bytes, Pot::KvBytes(plan.pot));
   EXPECT_GE(kv_bytes, 3 * of_windows);
-  EXPECT_NE(lines.find("windows of 20: keys and values, 27 slots x "), std::string::npos) << lines;
-  EXPECT_NE(lines.find("windows: 2 copies to go back to"), std::string::npos) << lines;
+  EXPECT_NE(lines.find("keys and values, 27 slots x "), std::string::npos) << lines;
+  EXPECT_NE(lines.find(", windows of 20\nkeys and values of windows, 2 copies to go back to"), std::string::npos)
+      << lines;
   // In a small pot, or if it is wished, they have the pot's slots.
   using Case = std::pair<int32_t, bool>;
   for (const auto& [pot, in_pot] : {Case{kRows - 1, false}, Case{kRows, false}, Case{200, true}}) {
