@@ -111,6 +111,8 @@ int64_t BlockVectors::MemoryBytes(const VectorShape& shape) { return PageRound(S
 
 Result<std::unique_ptr<BlockVectors>> BlockVectors::Make(const Pot& pot, Archive& archive, const VectorShape& shape,
                                                          Ledger& ledger) {
+  if (pot.windows() != nullptr)
+    return Internal("vectors of all layers, of a pot whose windows have slots of their own");
   std::unique_ptr<BlockVectors> out(new BlockVectors(pot, archive, shape));
   const Sizes sizes(shape);
   WEIR_ASSIGN_OR_RETURN(out->memory_, HostBuffer::Allocate(ledger, MemTag::kOther, sizes.total()));

@@ -85,6 +85,23 @@ MODELS = {
             "feed_forward_length": [6144] * 15 + [12288] * 20,
         },
     ),
+    "gpt-oss-20b": (
+        "gpt-oss",
+        24,
+        2880,
+        2880,
+        64,
+        8,
+        64,
+        201088,
+        131072,
+        {
+            "attention.sliding_window": 128,
+            "expert_count": 32,
+            "expert_used_count": 4,
+            "expert_feed_forward_length": 2880,
+        },
+    ),
 }
 
 
@@ -110,10 +127,30 @@ def gemma4_shapes(layers, n_embd, heads, kv_heads, head_dim, vocab, extra):
     return out
 
 
+def gpt_oss_shapes(layers, n_embd, n_ff, heads, kv_heads, head_dim, vocab, extra):
+    """Every tensor of a gpt-oss."""
+    q, kv, n = heads * head_dim, kv_heads * head_dim, extra["expert_count"]
+    out = [("token_embd.weight", (vocab, n_embd)), ("output_norm.weight", (n_embd,)), ("output.weight", (vocab, n_embd))]
+    tensors = [("attn_norm.weight", (n_embd,)), ("post_attention_norm.weight", (n_embd,)), ("attn_sinks.weight", (heads,))]
+    for name, n_out, n_in in [
+        ("attn_q", q, n_embd),
+        ("attn_k", kv, n_embd),
+        ("attn_v", kv, n_embd),
+        ("attn_output", n_embd, q),
+        ("ffn_gate_inp", n, n_embd),
+    ]:
+        tensors += [(f"{name}.weight", (n_out, n_in)), (f"{name}.bias", (n_out,))]
+    for name, n_out, n_in in [("gate", n_ff, n_embd), ("up", n_ff, n_embd), ("down", n_embd, n_ff)]:
+        tensors += [(f"ffn_{name}_exps.weight", (n, n_out, n_in)), (f"ffn_{name}_exps.bias", (n, n_out))]
+    return out + [(f"blk.{i}.{name}", shape) for i in range(layers) for name, shape in tensors]
+
+
 def shapes(arch, layers, n_embd, n_ff, heads, kv_heads, head_dim, vocab, extra):
     """Every tensor of the model: (name, shape)."""
     if arch == "gemma4":
         return gemma4_shapes(layers, n_embd, heads, kv_heads, head_dim, vocab, extra)
+    if arch == "gpt-oss":
+        return gpt_oss_shapes(layers, n_embd, n_ff, heads, kv_heads, head_dim, vocab, extra)
     q, kv, neox = heads * head_dim, kv_heads * head_dim, arch == "gptneox"
     vectors = lambda name, n: [(f"{name}.weight", (n,))] + ([(f"{name}.bias", (n,))] if neox else [])
     matrix = lambda name, n_out, n_in: (
@@ -157,7 +194,7 @@ def write(path, arch, layers, n_embd, n_ff, heads, kv_heads, head_dim, vocab, co
     for key, value in extra.items():
         if isinstance(value, list):
             w.add_array(f"{arch}.{key}", value)
-        elif "." in key or key == "embedding_length_per_layer_input":
+        elif key not in ("bias", "head"):  # those two say which tensors there are
             w.add_uint32(f"{arch}.{key}", value)
     # One placeholder word of the vocabulary, which is never read.
     w.add_tokenizer_model("gpt2")
@@ -166,7 +203,8 @@ def write(path, arch, layers, n_embd, n_ff, heads, kv_heads, head_dim, vocab, co
     w.add_token_merges(["a a"])
     n_bytes = 0
     for name, shape in shapes(arch, layers, n_embd, n_ff, heads, kv_heads, head_dim, vocab, extra):
-        kind = Q.Q8_0 if len(shape) == 2 and shape[1] % 32 == 0 else Q.F16 if len(shape) == 2 else Q.F32
+        matrix = len(shape) > 1 and not name.endswith(".bias")
+        kind = Q.F32 if not matrix else Q.Q8_0 if shape[-1] % 32 == 0 else Q.F16
         block, size = gguf.GGML_QUANT_SIZES[kind]
         n = size
         for side in shape:
