@@ -53,19 +53,24 @@ std::vector<int64_t> HeldByWindows(const Session& session) {
 
 // Every layer has a window of 20: a pot that always holds the newest 20 tokens loses nothing, whatever it drops.
 TEST(WindowConformance, APotThatHoldsTheWindowLosesNothing) {
-  Tiny tiny("llama_window");
-  const int32_t window = tiny.model->config().attention.window;
-  ASSERT_EQ(window, 20);
-  const std::vector<int32_t> tokens = testing::RandomTokens(300, tiny.model->config().n_vocab);
-  auto all = MakeSession(tiny, "full", 300), few = MakeSession(tiny, "window", 40);
-  ASSERT_TRUE(all && few);
-  for (size_t at = 0; at < tokens.size(); at += 3) {
-    ASSERT_TRUE(all->Append({tokens.data() + at, 3}).ok());
-    ASSERT_TRUE(few->Append({tokens.data() + at, 3}).ok());
-    const std::vector<float> want = LogitsOf(*all), got = LogitsOf(*few);
-    ASSERT_LT(RelativeError(got.data(), want.data(), want.size()), 1e-3) << "after " << at + 3 << " tokens";
+  for (const char* name : {"llama_window", "gpt_oss", "gemma2", "gemma3"}) {
+    SCOPED_TRACE(name);
+    Tiny tiny(name);
+    // Of the other models, the layers that see everything get a window, too.
+    AttentionLayout& layout = const_cast<ModelConfig&>(tiny.model->config()).attention;
+    ASSERT_EQ(layout.window, 20);
+    layout.window_layers.assign(static_cast<size_t>(layout.n_layers), true);
+    const std::vector<int32_t> tokens = testing::RandomTokens(300, tiny.model->config().n_vocab);
+    auto all = MakeSession(tiny, "full", 300), few = MakeSession(tiny, "window", 40);
+    ASSERT_TRUE(all && few);
+    for (size_t at = 0; at < tokens.size(); at += 3) {
+      ASSERT_TRUE(all->Append({tokens.data() + at, 3}).ok());
+      ASSERT_TRUE(few->Append({tokens.data() + at, 3}).ok());
+      const std::vector<float> want = LogitsOf(*all), got = LogitsOf(*few);
+      ASSERT_LT(RelativeError(got.data(), want.data(), want.size()), 1e-3) << "after " << at + 3 << " tokens";
+    }
+    EXPECT_GT(few->counters().dropped, 200);
   }
-  EXPECT_GT(few->counters().dropped, 200);
 }
 
 // The same pots make a difference to a model that has layers without a window, so the test above can fail.
