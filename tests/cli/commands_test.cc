@@ -208,6 +208,27 @@ TEST(PlanTest, SaysWhatTheSessionUses) {
   EXPECT_EQ(minimum["session_bytes"], plan["minimum_bytes"]);
 }
 
+// One line for each kind of layer.
+TEST(PlanTest, WindowsHaveALineOfTheirOwn) {
+  const Arguments tail = {"plan", "-o", "json", "-m", ModelPath("gemma3"), "--pot", "128"};
+  const auto lines = [&](const Arguments& more) {
+    const json plan = Parse(Ok(Join(tail, more)).out);
+    std::vector<std::string> out;
+    int64_t total = 0;
+    for (const json& item : plan["items"]) {
+      total += item["bytes"].get<int64_t>();
+      if (item["tag"] == "kv") out.push_back(item["what"]);
+    }
+    EXPECT_EQ(plan["session_bytes"], total);
+    return out;
+  };
+  // 7 layers, every sixth of which has no window; 20 are seen, and 32 are read at once.
+  EXPECT_EQ(lines({}), (std::vector<std::string>{"keys and values, 128 slots x 1 layers x 2 KV heads",
+                                                 "keys and values, 51 slots x 6 layers x 2 KV heads, windows of 20"}));
+  EXPECT_EQ(lines({"--window-layers", "pot"}),
+            std::vector<std::string>{"keys and values, 128 slots x 7 layers x 2 KV heads"});
+}
+
 TEST(InfoTest, MetadataAndTensors) {
   const std::string plain = Ok({"info", ModelPath("llama")}).out,
                     all = Ok({"info", "-m", ModelPath("llama"), "--tensors"}).out;

@@ -50,6 +50,33 @@ TEST_F(SessionFileTest, AChatInPiecesIsTheChatInOne) {
   }
 }
 
+// What layers with a window hold is part of a session: the newest tokens, or what the policy keeps.
+TEST_F(SessionFileTest, WindowsGoOnAsTheyWere) {
+  const std::vector<std::string> rounds = {"the man " + Words(30, "sea"), Words(40, "boat") + "who?", "and then?"};
+  for (const char* layers : {"newest", "pot"}) {
+    SCOPED_TRACE(layers);
+    const Arguments begin = {
+        "chat",   "-m", ModelPath("gemma3"), "-n",  "12", "--ignore-eos", "--policy", "h2o", "--pot", "80",
+        "--temp", "0",  "--window-layers",   layers};
+    std::string input, pieces;
+    for (const std::string& round : rounds) input += round + "\n";
+    const std::string whole = Ok(begin, input).out;
+    const std::string file = dir_.File(std::string(layers) + ".weir");
+    for (size_t i = 0; i < rounds.size(); ++i) {
+      Arguments one = begin;
+      if (i > 0) one.resize(6);  // the file says the rest
+      if (i > 0) one.insert(one.end(), {"--temp", "0"});
+      one.insert(one.end(), {"--session", file});
+      pieces += Ok(one, rounds[i] + "\n").out;
+    }
+    EXPECT_EQ(pieces, whole);
+    Arguments other = begin;
+    other.back() = std::string(layers) == "pot" ? "newest" : "pot";
+    other.insert(other.end(), {"--session", file});
+    ExpectError(other, {file, "--window-layers " + std::string(layers)}, true);
+  }
+}
+
 // A trace must start with the stream; otherwise it could not be read.
 TEST_F(SessionFileTest, ATraceBeginsWithItsStream) {
   const std::string file = dir_.File("a.weir"), trace = dir_.File("t.jsonl");
