@@ -117,7 +117,7 @@ typedef struct weir_slot {
 typedef struct weir_view {
   size_t struct_bytes;           /* of this library's struct: the fields that it knows */
   int32_t group, layer, head;    /* -1: the decision covers all layers, or all heads */
-  int32_t n_layers, n_kv_heads;  /* layers that store keys and values; KV heads of this one, or the most of any */
+  int32_t n_layers, n_kv_heads;  /* layers that a policy chooses for; KV heads of this one, or the most of any */
   int32_t n_rows;                /* query rows that voted in `scores` since they were last reset: a mean's divisor */
   int32_t n_unscored;            /* the newest slots, read after `scores` were collected: theirs are 0 */
   int64_t n_seen;                /* tokens of the stream so far */
@@ -220,9 +220,9 @@ WEIR_API weir_status weir_session_fork(weir_session* session, const char* recall
 typedef struct weir_session_info {
   size_t struct_bytes;
   int32_t pot_tokens, chunk_tokens; /* as planned */
-  int32_t n_layers, n_kv_heads; /* layers that store keys and values; KV heads of each, the most where they differ */
-  int32_t n_groups;             /* of metadata: 1, the layers, or the KV heads of all layers */
-  const char* policy;           /* with the effective value of every option; valid as long as the session */
+  int32_t n_layers, n_kv_heads;     /* layers that a policy chooses for; KV heads of each, the most where they differ */
+  int32_t n_groups;                 /* of metadata: 1, the layers, or the KV heads of all layers */
+  const char* policy;               /* with the effective value of every option; valid as long as the session */
 } weir_session_info;
 #define WEIR_SESSION_INFO_INIT \
   { sizeof(weir_session_info), 0, 0, 0, 0, 0, NULL }
