@@ -130,8 +130,16 @@ def gemma4_shapes(layers, n_embd, heads, kv_heads, head_dim, vocab, extra):
 def gpt_oss_shapes(layers, n_embd, n_ff, heads, kv_heads, head_dim, vocab, extra):
     """Every tensor of a gpt-oss."""
     q, kv, n = heads * head_dim, kv_heads * head_dim, extra["expert_count"]
-    out = [("token_embd.weight", (vocab, n_embd)), ("output_norm.weight", (n_embd,)), ("output.weight", (vocab, n_embd))]
-    tensors = [("attn_norm.weight", (n_embd,)), ("post_attention_norm.weight", (n_embd,)), ("attn_sinks.weight", (heads,))]
+    out = [
+        ("token_embd.weight", (vocab, n_embd)),
+        ("output_norm.weight", (n_embd,)),
+        ("output.weight", (vocab, n_embd)),
+    ]
+    tensors = [
+        ("attn_norm.weight", (n_embd,)),
+        ("post_attention_norm.weight", (n_embd,)),
+        ("attn_sinks.weight", (heads,)),
+    ]
     for name, n_out, n_in in [
         ("attn_q", q, n_embd),
         ("attn_k", kv, n_embd),
