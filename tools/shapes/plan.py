@@ -244,22 +244,22 @@ def plan(weir, policy, name, pots):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "shapes.gguf"
         write(path, *MODELS[name])
-        plans = [
-            json.loads(
-                subprocess.run(
-                    [weir, "plan", "-m", str(path), "--policy", policy, "-c", pot, "-o", "json"],
-                    check=True,
-                    capture_output=True,
-                    text=True,
-                ).stdout
-            )
-            for pot in pots
-        ]
+        run = lambda pot, *more: json.loads(
+            subprocess.run(
+                [weir, "plan", "-m", str(path), "--policy", policy, "-c", pot, "-o", "json", *more],
+                check=True,
+                capture_output=True,
+                text=True,
+            ).stdout
+        )
+        plans = [run(pot) for pot in pots]
+        whole = run(pots[0], "--window-layers", "pot")
     mib = lambda n_bytes: f"{n_bytes / 2**20:,.0f}"
-    # One line for the layers of each shape.
+    # One line for the layers of each kind.
     is_kv = lambda item: item["tag"] == "kv" and item["what"].startswith("keys and values, ")
-    kv = [sum(item["bytes"] for item in p["items"] if is_kv(item)) for p in plans]
-    return [name, f"{mib(plans[0]['weights_bytes'])} MiB", f"{kv[0] / int(pots[0]) / 1024:,.0f} KiB"] + [
+    kv_bytes = lambda p: sum(item["bytes"] for item in p["items"] if is_kv(item))
+    kv = [kv_bytes(p) for p in plans]
+    return [name, f"{mib(plans[0]['weights_bytes'])} MiB", f"{kv_bytes(whole) / int(pots[0]) / 1024:,.0f} KiB"] + [
         f"{mib(n)} of {mib(p['session_bytes'])} MiB" for n, p in zip(kv, plans)
     ]
 
