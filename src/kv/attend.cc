@@ -151,8 +151,9 @@ Status Attender::Plan(std::span<const BatchSegment> segments) {
         (shape.windows.n_slots > 0) != apart_) {
       return InvalidArgument("the pots of one batch must share KV types, position policy and kind of windows");
     }
-    if (shape.values_in_keys != own.values_in_keys || shape.n_layers != own.n_layers || shape.n_kv_heads != own.n_kv_heads || shape.head_dim != own.head_dim ||
-        shape.layers != own.layers || shape.windows.layers != own.windows.layers ||
+    if (shape.values_in_keys != own.values_in_keys || shape.n_layers != own.n_layers ||
+        shape.n_kv_heads != own.n_kv_heads || shape.head_dim != own.head_dim || shape.layers != own.layers ||
+        shape.windows.layers != own.windows.layers ||
         std::max<int64_t>(shape.max_head_slots(), shape.windows.n_slots) > max_slots_) {
       return InvalidArgument("a pot of {} layers x {} heads x {} slots does not fit this model's attention",
                              shape.n_layers, shape.n_kv_heads, shape.n_slots);

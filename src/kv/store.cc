@@ -66,6 +66,7 @@ PotShape PotShape::window_pot() const {
   out.n_slots = windows.n_slots;
   out.k_type = k_type;
   out.v_type = v_type;
+  out.values_in_keys = values_in_keys;
   return out;
 }
 
