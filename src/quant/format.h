@@ -34,7 +34,8 @@ struct QuantFormat {
   // Decodes one block to block_elements floats.
   void (*decode)(const uint8_t* block, float* out);
   // Encodes block_elements floats as one block. A block with a NaN or an infinity, or with values too large for the
-  // format's scale, becomes one that AllFinite() rejects: bad input never silently becomes good-looking codes.
+  // format's scale, becomes one that AllFinite() rejects: bad input never silently becomes good-looking codes. nullptr:
+  // the format is only read.
   void (*encode)(const float* in, uint8_t* block);
   // False when one of n_blocks consecutive blocks has a value or scale that is NaN or infinite. Integer codes are
   // always finite, so block formats check only their scales.
@@ -50,7 +51,8 @@ const QuantFormat& FormatOf(DType type);
 // Decodes the first n elements of a row. n need not be at a block boundary. `out` must not overlap `row`.
 void DecodeRow(DType type, const uint8_t* row, int64_t n, float* out);
 
-// Encodes n floats to ceil(n / block_elements) blocks; a partial last block is padded with zeros.
+// Encodes n floats to ceil(n / block_elements) blocks; a partial last block is padded with zeros. REQUIRES: the format
+// has an encoder.
 void EncodeRow(DType type, const float* in, int64_t n, uint8_t* out);
 
 // False when a weight among n elements could decode to NaN or infinity. Reads plain types whole and only the scales of

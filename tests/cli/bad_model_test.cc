@@ -367,8 +367,8 @@ TEST_F(BadModelTest, TensorTypesThisBuildLacks) {
   ASSERT_NE(at, std::string::npos);
   const size_t type_at = at + name.size() + 4 + 2 * 8;
   ASSERT_EQ(bytes[type_at], 0);  // F32
-  bytes[type_at] = 16;           // IQ2_XXS
-  ExpectBadModel(bytes, {name, "IQ2_XXS"});
+  bytes[type_at] = 9;            // Q8_1
+  ExpectBadModel(bytes, {name, "Q8_1"});
   bytes[type_at] = 77;
   ExpectBadModel(bytes, {name, "77"});
 }

@@ -20,6 +20,7 @@ from gguf.constants import GGML_QUANT_SIZES
 
 BLOCKED = ["Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K"]
 BLOCKED += ["Q2_K", "Q3_K", "IQ4_NL", "IQ4_XS", "MXFP4"]
+BLOCKED += ["IQ3_S", "IQ3_XXS", "IQ2_S", "IQ2_XS", "IQ2_XXS", "IQ1_M", "IQ1_S", "TQ1_0", "TQ2_0", "NVFP4"]
 ENCODED = ["Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1"]
 # Byte offsets of the binary16 scales in a block; every other byte is arbitrary.
 HALVES = {
@@ -36,7 +37,19 @@ HALVES = {
     "IQ4_NL": [0],
     "IQ4_XS": [0],
     "MXFP4": [],
+    "IQ3_S": [0],
+    "IQ3_XXS": [0],
+    "IQ2_S": [0],
+    "IQ2_XS": [0],
+    "IQ2_XXS": [0],
+    "IQ1_M": [],
+    "IQ1_S": [0],
+    "TQ1_0": [52],
+    "TQ2_0": [64],
+    "NVFP4": [],
 }
+# Where a scale's four nibbles, the lowest first, are the upper ones of bytes.
+NIBBLES = {"IQ1_M": [49, 51, 53, 55]}
 # Formats that the package does not know: name -> (bytes of a block, blocks [n, bytes] -> float32 [n, elements]).
 # Written from the format's definition, not from src/quant.
 OWN = {}
@@ -65,11 +78,16 @@ def decode_blocks(name, rng):
         walk[:, 2:] = np.arange(256, dtype=np.uint8).reshape(8, 32)
         blocks = np.concatenate([walk, blocks])
     for i, block in enumerate(blocks):
+        def scale(i=i):
+            random = np.float16(rng.normal() * 0.05)
+            return np.array([rng.choice(SPECIAL_SCALES) if i >= len(blocks) - 2 else random], dtype="<f2")
+
         for offset in HALVES[name]:
-            scale = np.float16(rng.normal() * 0.05)
-            if i >= len(blocks) - 2:
-                scale = rng.choice(SPECIAL_SCALES)
-            block[offset : offset + 2] = np.array([scale], dtype="<f2").view(np.uint8)
+            block[offset : offset + 2] = scale().view(np.uint8)
+        for offsets in [NIBBLES[name]] if name in NIBBLES else []:
+            bits = int(scale().view(np.uint16)[0])
+            for n, offset in enumerate(offsets):
+                block[offset] = (block[offset] & 0x0F) | (bits >> (4 * n) & 0x0F) << 4
     return blocks
 
 

@@ -3,6 +3,7 @@
 // only.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -64,8 +65,30 @@ struct Weights {
     const int64_t row_bytes = RowBytes(type, n_in);
     Weights out;
     out.bytes.resize(static_cast<size_t>(n_out * row_bytes + 1));
-    for (int64_t o = 0; o < n_out; ++o) EncodeRow(type, Normals(rng, n_in).data(), n_in, out.data() + o * row_bytes);
+    for (int64_t o = 0; o < n_out; ++o) {
+      if (FormatOf(type).encode != nullptr) {
+        EncodeRow(type, Normals(rng, n_in).data(), n_in, out.data() + o * row_bytes);
+      } else {
+        RandomBlocks(rng, type, n_in, out.data() + o * row_bytes);
+      }
+    }
     return out;
+  }
+
+  // For types that are only read: random bytes, of which those with values of ordinary size are taken.
+  static void RandomBlocks(Rng& rng, DType type, int64_t n, uint8_t* to) {
+    const DTypeInfo& info = InfoOf(type);
+    std::vector<float> values(static_cast<size_t>(info.block_elements));
+    for (int64_t b = 0; b < n / info.block_elements; ++b, to += info.block_bytes) {
+      float largest = 0;
+      while (!(largest > 0.1f && largest < 10.0f)) {
+        for (int i = 0; i < info.block_bytes; ++i) to[i] = static_cast<uint8_t>(rng.Below(256));
+        DecodeRow(type, to, info.block_elements, values.data());
+        largest = 0;
+        for (const float value : values)
+          largest = std::isfinite(value) ? std::max(largest, std::fabs(value)) : INFINITY;
+      }
+    }
   }
 };
 
