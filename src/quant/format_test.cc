@@ -169,8 +169,13 @@ TEST(FormatTest, CodesAreTheValues) {
         float scale = d, addend = m;
         if (codes.scales == ScaleKind::kSuper) scale = d * block.sub[0], addend = -(m * block.sub[1]);
         if (codes.scales == ScaleKind::kSuper16) scale = d * static_cast<int8_t>(block.sub[i / 16]);
+        if (codes.scales == ScaleKind::kSuper32) scale = d * static_cast<int8_t>(block.sub[0]);
+        if (codes.scales == ScaleKind::kHalves) scale = i < 16 ? d : m;
+        if (codes.scales == ScaleKind::kPower) scale = PowerScale(block.sub[0]);
         ASSERT_LT(block.code[i], 1 << codes.bits) << InfoOf(type).name;
-        const float product = static_cast<float>(block.code[i] - codes.offset()) * scale;
+        const int code = codes.CodeOf(block.code[i]);
+        ASSERT_TRUE(code >= 0 && code < 1 << codes.code_bits()) << InfoOf(type).name;
+        const float product = static_cast<float>(code - codes.offset()) * scale;
         const float value = codes.has_addend() ? product + addend : product;
         ASSERT_EQ(BitsOf(value), BitsOf(expected[b * kCodeBlock + i])) << InfoOf(type).name << " " << b << " " << i;
       }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// IQ1_M: as IQ1_S with a scale of three bits for two points and a shift for each; the scale of the scales is spread over
-// four words. scale = d * (2 s + 1); value = scale * (coordinate + shift), the shift 0.125 or -0.125.
+// IQ1_M: as IQ1_S with a scale of three bits for two points and a shift for each; the scale of the scales is spread
+// over four words. scale = d * (2 s + 1); value = scale * (coordinate + shift), the shift 0.125 or -0.125.
 #pragma once
 
 #include <cstdint>

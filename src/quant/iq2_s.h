@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// IQ2_S: 256 values as 32 points of a grid of 1024 points in eight dimensions (quant/grids.h), with eight signs each and a
-// scale of four bits for two points.
-// scale = (d * (s + 0.5)) * 0.25; value = scale * coordinate.
+// IQ2_S: 256 values as 32 points of a grid of 1024 points in eight dimensions (quant/grids.h), with eight signs each
+// and a scale of four bits for two points. scale = (d * (s + 0.5)) * 0.25; value = scale * coordinate.
 #pragma once
 
 #include <cstdint>

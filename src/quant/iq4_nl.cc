@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "quant/iq4_nl.h"
 
+#include "quant/level_search.h"
+
 namespace weir {
 namespace {
 
@@ -19,6 +21,14 @@ void Encode(const float* in, uint8_t* bytes) {
   StoreBlock(block, bytes);
 }
 
+CodeBlock ReadCodes(const uint8_t* row, int64_t b) {
+  const auto block = LoadBlock<BlockIQ4_NL>(row + b * static_cast<int64_t>(sizeof(BlockIQ4_NL)));
+  CodeBlock out;
+  ReadNibbles(block.qs, &out);
+  out.d = block.d;
+  return out;
+}
+
 }  // namespace
 
 const QuantFormat kIQ4_NLFormat = {
@@ -31,6 +41,7 @@ const QuantFormat kIQ4_NLFormat = {
     .decode = Decode,
     .encode = Encode,
     .finite = HalfScalesFinite<BlockIQ4_NL, offsetof(BlockIQ4_NL, d)>,
+    .read_codes = ReadCodes,
 };
 
 }  // namespace weir

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// IQ4_NL: 32 four-bit codes that stand for unevenly spaced levels (level_search.h), with a scale. value = d * level.
+// IQ4_NL: 32 four-bit codes that stand for unevenly spaced levels (codes.h), with a scale. value = d * level.
 // Element i (0 to 15) is the low nibble of byte i, element 16 + i its high nibble.
 #pragma once
 
@@ -8,13 +8,13 @@
 #include "quant/block.h"
 #include "quant/codes.h"
 #include "quant/format.h"
-#include "quant/level_search.h"
 
 namespace weir {
 
 struct BlockIQ4_NL {
   static constexpr int kElements = 32;
-  static constexpr CodeLayout kCodes = {};
+  static constexpr CodeLayout kCodes = {
+      .bits = 4, .offset_log2 = 7, .scales = ScaleKind::kHalf, .levels = LevelKind::kIq4};
   uint16_t d;                 // F16 scale
   uint8_t qs[kElements / 2];  // codes
 };

@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "quant/level_search.h"
+
 namespace weir {
 namespace {
 
@@ -39,6 +41,16 @@ void Encode(const float* in, uint8_t* bytes) {
   StoreBlock(block, bytes);
 }
 
+CodeBlock ReadCodes(const uint8_t* row, int64_t b) {
+  const auto block = LoadBlock<BlockIQ4_XS>(row + b / 8 * static_cast<int64_t>(sizeof(BlockIQ4_XS)));
+  const auto g = static_cast<int>(b % 8);
+  CodeBlock out;
+  ReadNibbles(block.qs + g * BlockIQ4_XS::kGroupElements / 2, &out);
+  out.d = block.d;
+  out.sub[0] = static_cast<uint8_t>(ScaleIQ4_XS(block, g));
+  return out;
+}
+
 }  // namespace
 
 const QuantFormat kIQ4_XSFormat = {
@@ -51,6 +63,7 @@ const QuantFormat kIQ4_XSFormat = {
     .decode = Decode,
     .encode = Encode,
     .finite = HalfScalesFinite<BlockIQ4_XS, offsetof(BlockIQ4_XS, d)>,
+    .read_codes = ReadCodes,
 };
 
 }  // namespace weir

@@ -8,13 +8,13 @@
 #include "quant/block.h"
 #include "quant/codes.h"
 #include "quant/format.h"
-#include "quant/level_search.h"
 
 namespace weir {
 
 struct BlockIQ4_XS {
   static constexpr int kElements = 256;
-  static constexpr CodeLayout kCodes = {};
+  static constexpr CodeLayout kCodes = {
+      .bits = 4, .offset_log2 = 7, .scales = ScaleKind::kSuper32, .levels = LevelKind::kIq4};
   static constexpr int kGroupElements = 32;
   static constexpr int kGroups = kElements / kGroupElements;
   uint16_t d;                     // F16 scale of the scales

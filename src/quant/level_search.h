@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Formats whose sixteen codes stand for levels that are not evenly spaced: IQ4_NL, IQ4_XS, MXFP4.
+// Encoding for formats whose sixteen codes stand for levels that are not evenly spaced: IQ4_NL, IQ4_XS.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,6 @@
 namespace weir {
 
 inline constexpr int kNumLevels = 16;
-// Of IQ4_NL and IQ4_XS, ascending.
-inline constexpr int8_t kIq4Levels[kNumLevels] = {-127, -104, -83, -65, -49, -35, -22, -10,
-                                                  1,    13,   25,  38,  53,  69,  89,  113};
 
 // The code of the ascending level nearest to x.
 int NearestLevel(const int8_t* levels, float x);

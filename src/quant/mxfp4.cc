@@ -16,17 +16,17 @@ void Decode(const uint8_t* bytes, float* out) { DecodeMXFP4(LoadBlock<BlockMXFP4
 int Code(float x) {  // of x / scale
   int code = 0;
   for (int c = 1; c < 8; ++c) {
-    const float between = static_cast<float>(kMxfp4Levels[c - 1] + kMxfp4Levels[c]) / 2;
+    const float between = static_cast<float>(kFloat4Levels[c - 1] + kFloat4Levels[c]) / 2;
     if (std::fabs(x) > between) code = c;
   }
   return code | (code > 0 && x < 0 ? 8 : 0);
 }
 
 double ErrorOf(const float* in, int e) {
-  const float scale = ScaleMXFP4(static_cast<uint8_t>(e));
+  const float scale = PowerScale(static_cast<uint8_t>(e));
   double sum = 0;
   for (int i = 0; i < BlockMXFP4::kElements; ++i) {
-    const double off = in[i] - static_cast<double>(scale) * kMxfp4Levels[Code(in[i] / scale)];
+    const double off = in[i] - static_cast<double>(scale) * kFloat4Levels[Code(in[i] / scale)];
     sum += off * off;
   }
   return sum;
@@ -53,7 +53,7 @@ void Encode(const float* in, uint8_t* bytes) {
     }
     block.e = static_cast<uint8_t>(best);
   }
-  const float scale = ScaleMXFP4(block.e);
+  const float scale = PowerScale(block.e);
   // Beyond the largest number by more than rounding.
   if (peak > 14.0f * scale && block.e == kLargestExponent) {
     block.e = kNan;
@@ -71,6 +71,14 @@ bool Finite(const uint8_t* blocks, int64_t n_blocks) {
   return finite;
 }
 
+CodeBlock ReadCodes(const uint8_t* row, int64_t b) {
+  const auto block = LoadBlock<BlockMXFP4>(row + b * static_cast<int64_t>(sizeof(BlockMXFP4)));
+  CodeBlock out;
+  ReadNibbles(block.qs, &out);
+  out.sub[0] = block.e;
+  return out;
+}
+
 }  // namespace
 
 const QuantFormat kMXFP4Format = {
@@ -83,6 +91,7 @@ const QuantFormat kMXFP4Format = {
     .decode = Decode,
     .encode = Encode,
     .finite = Finite,
+    .read_codes = ReadCodes,
 };
 
 }  // namespace weir

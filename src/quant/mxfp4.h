@@ -5,7 +5,6 @@
 // Element i (0 to 15) is the low nibble of byte i, element 16 + i its high nibble.
 #pragma once
 
-#include <bit>
 #include <cstdint>
 
 #include "quant/block.h"
@@ -16,25 +15,18 @@ namespace weir {
 
 struct BlockMXFP4 {
   static constexpr int kElements = 32;
-  static constexpr CodeLayout kCodes = {};
+  static constexpr CodeLayout kCodes = {
+      .bits = 4, .offset_log2 = 4, .scales = ScaleKind::kPower, .levels = LevelKind::kFloat4};
   uint8_t e;                  // exponent
   uint8_t qs[kElements / 2];  // codes; the upper eight are the opposites of the lower
 };
 static_assert(sizeof(BlockMXFP4) == 17);
 
-inline constexpr int8_t kMxfp4Levels[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
-
-// 2^(e - 128), a subnormal number for the two smallest.
-inline float ScaleMXFP4(uint8_t e) {
-  const uint32_t bits = e < 2 ? uint32_t{0x00200000} << e : static_cast<uint32_t>(e - 1) << 23;
-  return std::bit_cast<float>(bits);
-}
-
 inline void DecodeMXFP4(const BlockMXFP4& block, float* out) {
-  const float d = ScaleMXFP4(block.e);
+  const float d = PowerScale(block.e);
   for (int i = 0; i < BlockMXFP4::kElements / 2; ++i) {
-    out[i] = d * static_cast<float>(kMxfp4Levels[block.qs[i] & 0x0f]);
-    out[i + BlockMXFP4::kElements / 2] = d * static_cast<float>(kMxfp4Levels[block.qs[i] >> 4]);
+    out[i] = d * static_cast<float>(kFloat4Levels[block.qs[i] & 0x0f]);
+    out[i + BlockMXFP4::kElements / 2] = d * static_cast<float>(kFloat4Levels[block.qs[i] >> 4]);
   }
 }
 

@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "quant/block.h"
-#include "quant/mxfp4.h"
 
 namespace weir {
 namespace {
@@ -24,14 +23,15 @@ void Decode(const uint8_t* bytes, float* out) {
   const auto block = LoadBlock<BlockNVFP4>(bytes);
   for (int i = 0; i < BlockNVFP4::kElements; ++i) {
     const uint8_t byte = block.qs[i / kGroup * 8 + i % 8];
-    out[i] = Scale(block.scales[i / kGroup]) * static_cast<float>(kMxfp4Levels[(byte >> (i / 8 % 2 * 4)) & 0x0f]);
+    out[i] = Scale(block.scales[i / kGroup]) * static_cast<float>(kFloat4Levels[(byte >> (i / 8 % 2 * 4)) & 0x0f]);
   }
 }
 
 int Code(float x) {  // of x / scale
   int best = 0;
   for (int code = 1; code < 16; ++code) {
-    if (std::fabs(x - static_cast<float>(kMxfp4Levels[code])) < std::fabs(x - static_cast<float>(kMxfp4Levels[best]))) best = code;
+    if (std::fabs(x - static_cast<float>(kFloat4Levels[code])) < std::fabs(x - static_cast<float>(kFloat4Levels[best])))
+      best = code;
   }
   return best;
 }
@@ -40,7 +40,7 @@ double ErrorOf(const float* in, uint8_t bits) {
   const float scale = Scale(bits);
   double sum = 0;
   for (int i = 0; i < kGroup; ++i) {
-    const double off = in[i] - static_cast<double>(scale) * kMxfp4Levels[Code(in[i] * InverseOrZero(scale))];
+    const double off = in[i] - static_cast<double>(scale) * kFloat4Levels[Code(in[i] * InverseOrZero(scale))];
     sum += off * off;
   }
   return sum;
@@ -75,6 +75,18 @@ bool Finite(const uint8_t* blocks, int64_t n_blocks) {
   return finite;
 }
 
+CodeBlock ReadCodes(const uint8_t* row, int64_t b) {
+  const auto block = LoadBlock<BlockNVFP4>(row + b / 2 * static_cast<int64_t>(sizeof(BlockNVFP4)));
+  const auto group = static_cast<int>(b % 2 * 2);
+  CodeBlock out;
+  for (int i = 0; i < kCodeBlock; ++i) {
+    out.code[i] = (block.qs[(group + i / kGroup) * 8 + i % 8] >> (i / 8 % 2 * 4)) & 0x0f;
+  }
+  out.d = F32ToF16(Scale(block.scales[group]));  // exactly: three bits of mantissa, exponents from -10 to 7
+  out.m = F32ToF16(Scale(block.scales[group + 1]));
+  return out;
+}
+
 }  // namespace
 
 const QuantFormat kNVFP4Format = {
@@ -87,6 +99,7 @@ const QuantFormat kNVFP4Format = {
     .decode = Decode,
     .encode = Encode,
     .finite = Finite,
+    .read_codes = ReadCodes,
 };
 
 }  // namespace weir

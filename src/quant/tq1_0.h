@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// TQ1_0: 256 values -d, 0 or d, five to a byte. A byte is the five base-3 digits of a number below 243 as a fraction of 256,
-// rounded up: multiplying by 3 carries the next digit out of its eight bits. value = d * (digit - 1).
-// Digit n of byte m of the first 32 is value 32 n + m; of the next 16, value 160 + 16 n + m; the last four hold four
-// digits each, value 240 + 4 n + m.
+// TQ1_0: 256 values -d, 0 or d, five to a byte. A byte is the five base-3 digits of a number below 243 as a fraction of
+// 256, rounded up: multiplying by 3 carries the next digit out of its eight bits. value = d * (digit - 1). Digit n of
+// byte m of the first 32 is value 32 n + m; of the next 16, value 160 + 16 n + m; the last four hold four digits each,
+// value 240 + 4 n + m.
 #pragma once
 
 #include <cstdint>

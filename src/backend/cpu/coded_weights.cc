@@ -62,6 +62,7 @@ void Pack(DType type, const uint8_t* row, int64_t n_in, int col, uint8_t* panel)
         PutU16(scales + b * 32, col, block.d);
         break;
       case ScaleKind::kHalfMin:
+      case ScaleKind::kHalves:
         PutU16(scales + b * 64, col, block.d);
         PutU16(scales + b * 64 + 32, col, block.m);
         break;
@@ -75,6 +76,13 @@ void Pack(DType type, const uint8_t* row, int64_t n_in, int col, uint8_t* panel)
         PutU16(super, col, block.d);
         super[32 + j * 32 + col] = block.sub[0];
         super[32 + j * 32 + 16 + col] = block.sub[1];
+        break;
+      case ScaleKind::kSuper32:
+        PutU16(super, col, block.d);
+        super[32 + j * 16 + col] = block.sub[0];
+        break;
+      case ScaleKind::kPower:
+        scales[b * 16 + col] = block.sub[0];
         break;
     }
   }
@@ -106,10 +114,19 @@ void Decode(DType type, const uint8_t* panel, int64_t n_in, int col, float* out)
           scale[h] = GetF16(super, col) * static_cast<int8_t>(super[32 + j * 32 + 16 * h + col]);
         }
         break;
+      case ScaleKind::kSuper32:
+        scale[0] = scale[1] = GetF16(super, col) * static_cast<int8_t>(super[32 + j * 16 + col]);
+        break;
+      case ScaleKind::kHalves:
+        for (int h = 0; h < 2; ++h) scale[h] = GetF16(scales + b * 64 + 32 * h, col);
+        break;
+      case ScaleKind::kPower:
+        scale[0] = scale[1] = PowerScale(scales[b * 16 + col]);
+        break;
     }
     for (int k = 0; k < kCodeBlock; ++k) {
       const float product =
-          static_cast<float>(GetCode(layout.bits, panel + b * layout.code_bytes(), col, k) - layout.offset()) *
+          static_cast<float>(GetCode(UnpackedBits(layout), panel + b * layout.code_bytes(), col, k) - layout.offset()) *
           scale[k / 16];
       out[k] = layout.has_addend() ? product + add : product;  // adding 0 would lose the sign of -0
     }

@@ -20,12 +20,12 @@ struct Sdot {
     const DU8 du8;
     WEIR_UNROLL
     for (int r = 0; r < kRows; ++r) {
-      dot[r] = hn::Set(di, OffsetSum < kBits == 8 ? -1 : kOffsetLog2 > (act[r * act_stride], first, last));
+      dot[r] = hn::Set(di, OffsetSum < CodeBits(kBits) == 8 ? -1 : kOffsetLog2 > (act[r * act_stride], first, last));
     }
     WEIR_UNROLL
     for (int g = first; g < last; ++g) {
       auto w = LoadGroup<kBits>(codes, g, 4 * col);
-      if constexpr (kBits == 8) w = hn::Xor(w, hn::Set(du8, 0x80));
+      if constexpr (CodeBits(kBits) == 8) w = hn::Xor(w, hn::Set(du8, 0x80));
       WEIR_UNROLL
       for (int r = 0; r < kRows; ++r) {
         const VI a = hn::Set(di, FourActivations(act[r * act_stride], g));
@@ -53,14 +53,15 @@ struct Smmla {
     int32x4_t sum[kRows / 2][2];  // of columns 0, 1 and of 2, 3: those of the pair's first row, then of its second
     WEIR_UNROLL
     for (int r = 0; r < kRows; r += 2) {
-      const int32_t even = OffsetSum < kBits == 8 ? -1 : kOffsetLog2 > (act[r * act_stride], first, last);
-      const int32_t odd = OffsetSum < kBits == 8 ? -1 : kOffsetLog2 > (act[(r + 1) * act_stride], first, last);
+      const int32_t even = OffsetSum < CodeBits(kBits) == 8 ? -1 : kOffsetLog2 > (act[r * act_stride], first, last);
+      const int32_t odd =
+          OffsetSum < CodeBits(kBits) == 8 ? -1 : kOffsetLog2 > (act[(r + 1) * act_stride], first, last);
       sum[r / 2][0] = sum[r / 2][1] = vcombine_s32(vdup_n_s32(even), vdup_n_s32(odd));
     }
     WEIR_UNROLL
     for (int g = first; g < last; g += 2) {
       auto w0 = LoadGroup<kBits>(codes, g, 4 * col), w1 = LoadGroup<kBits>(codes, g + 1, 4 * col);
-      if constexpr (kBits == 8) {
+      if constexpr (CodeBits(kBits) == 8) {
         w0 = hn::Xor(w0, hn::Set(du8, 0x80));
         w1 = hn::Xor(w1, hn::Set(du8, 0x80));
       }

@@ -9,7 +9,7 @@ inline constexpr int kBlockPrefetch = 1536;
 template <PackLayout kLayout, class Dots, int kRows, int kVecs>
 HWY_INLINE void BlockTile(const ProductArgs& args, int64_t panel, int64_t row, int vector) {
   constexpr bool kMin = kLayout.has_addend();
-  constexpr int kHalves = kLayout.scales == ScaleKind::kSuper16 ? 2 : 1;
+  constexpr int kHalves = kLayout.has_two() ? 2 : 1;
   const DF df;
   const int64_t n_blocks = args.w->n_blocks();
   const ActBlock* act = args.act + row * n_blocks;
@@ -34,6 +34,11 @@ HWY_INLINE void BlockTile(const ProductArgs& args, int64_t panel, int64_t row, i
       } else if constexpr (kLayout.scales == ScaleKind::kHalfMin) {
         scale[0] = LoadHalfs(scales + b * 64 + 2 * col);
         add = LoadHalfs(scales + b * 64 + 32 + 2 * col);
+      } else if constexpr (kLayout.scales == ScaleKind::kHalves) {
+        scale[0] = LoadHalfs(scales + b * 64 + 2 * col);
+        scale[1] = LoadHalfs(scales + b * 64 + 32 + 2 * col);
+      } else if constexpr (kLayout.scales == ScaleKind::kPower) {
+        scale[0] = LoadPowers(scales + b * 16 + col);
       } else {
         const uint8_t* super = scales + b / kSuperBlocks * kLayout.super_bytes();
         const VF d = LoadHalfs(super + 2 * col);
@@ -42,16 +47,16 @@ HWY_INLINE void BlockTile(const ProductArgs& args, int64_t panel, int64_t row, i
           scale[0] = hn::Mul(d, LoadBytes<uint8_t>(sub));
           add = hn::Neg(hn::Mul(LoadHalfs(super + 32 + 2 * col), LoadBytes<uint8_t>(sub + 16)));
         } else {
-          const uint8_t* sub = super + 32 + b % kSuperBlocks * 32 + col;
+          const uint8_t* sub = super + 32 + b % kSuperBlocks * kLayout.sub_bytes() + col;
           scale[0] = hn::Mul(d, LoadBytes<int8_t>(sub));
-          scale[1] = hn::Mul(d, LoadBytes<int8_t>(sub + 16));
+          if constexpr (kHalves == 2) scale[1] = hn::Mul(d, LoadBytes<int8_t>(sub + 16));
         }
       }
       WEIR_UNROLL
       for (int half = 0; half < kHalves; ++half) {
         VI dot[kRows];
-        Dots::template Block<kLayout.bits, kLayout.offset_log2, kRows>(codes, col, half * 8 / kHalves,
-                                                                       (half + 1) * 8 / kHalves, act, n_blocks, dot);
+        Dots::template Block<UnpackedBits(kLayout), kLayout.offset_log2, kRows>(
+            codes, col, half * 8 / kHalves, (half + 1) * 8 / kHalves, act, n_blocks, dot);
         WEIR_UNROLL
         for (int r = 0; r < kRows; ++r) {
           const ActBlock& a = act[r * n_blocks];

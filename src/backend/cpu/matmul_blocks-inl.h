@@ -44,16 +44,37 @@ HWY_INLINE int32_t FourActivations(const ActBlock& a, int group) {
 
 HWY_INLINE VF LoadHalfs(const uint8_t* from) { return LoadPlain<DType::kF16>(from); }
 
+// kLanes bytes as integers.
+#if HWY_TARGET == HWY_SCALAR
+template <typename T>
+HWY_INLINE VI LoadIntegers(const uint8_t* from) {
+  return hn::Set(DI(), static_cast<T>(*from));
+}
+#else
+template <typename T>
+HWY_INLINE VI LoadIntegers(const uint8_t* from) {
+  const hn::Rebind<T, DF> d;
+  return hn::PromoteTo(DI(), hn::LoadU(d, reinterpret_cast<const T*>(from)));
+}
+#endif
+
+template <typename T>
+HWY_INLINE VF LoadBytes(const uint8_t* from) {
+  return hn::ConvertTo(DF(), LoadIntegers<T>(from));
+}
+
+// PowerScale() of bytes (quant/codes.h).
+HWY_INLINE VF LoadPowers(const uint8_t* from) {
+  const DI di;
+  const VI e = LoadIntegers<uint8_t>(from), one = hn::Set(di, 1);
+  const VI normal = hn::ShiftLeft<23>(hn::Sub(e, one)), subnormal = hn::ShiftLeft<21>(hn::Add(e, one));
+  return hn::BitCast(DF(), hn::IfThenElse(hn::Gt(e, one), normal, subnormal));
+}
+
 #if HWY_TARGET != HWY_SCALAR
 using DI16 = hn::Repartition<int16_t, DI>;
 using VI16 = hn::Vec<DI16>;
 using DU8 = hn::Repartition<uint8_t, DI>;
-
-template <typename T>
-HWY_INLINE VF LoadBytes(const uint8_t* from) {
-  const hn::Rebind<T, DF> d;
-  return hn::ConvertTo(DF(), hn::PromoteTo(DI(), hn::LoadU(d, reinterpret_cast<const T*>(from))));
-}
 
 // 4 * kLanes codes of a group of 4 along k, from byte `at` of the group's 64.
 template <int kBits>
@@ -80,10 +101,10 @@ HWY_INLINE hn::Vec<DU8> LoadGroup(const uint8_t* block, int group, int at) {
       const auto bit = hn::BitCast(du8, hn::Set(du64, 0x8040201008040201u));
       codes = hn::Or(codes, hn::IfThenElseZero(hn::TestBit(spread, bit), hn::Set(du8, 16)));
     }
-    if constexpr (kBits == kLevelBits) {
-      // 16 plus each level.
-      alignas(16) static constexpr uint8_t kLevels[16] = {16, 17, 18, 19, 20, 22, 24, 28, 16, 15, 14, 13, 12, 10, 8, 4};
-      codes = hn::TableLookupBytes(hn::LoadDup128(du8, kLevels), codes);
+    if constexpr (kBits == kFloat4Bits || kBits == kIq4Bits) {
+      alignas(16) static constexpr auto kCodes =
+          LevelCodes(kBits == kFloat4Bits ? LevelKind::kFloat4 : LevelKind::kIq4);
+      codes = hn::TableLookupBytes(hn::LoadDup128(du8, kCodes.data()), codes);
     }
     if constexpr (kBits == 6) {
       const auto wide = hn::BitCast(du16, hn::LoadU(du8, block + 256 + 64 * (group / 4) + at));
@@ -97,11 +118,6 @@ HWY_INLINE hn::Vec<DU8> LoadGroup(const uint8_t* block, int group, int at) {
 #endif
 
 #if HWY_TARGET == HWY_SCALAR
-
-template <typename T>
-HWY_INLINE VF LoadBytes(const uint8_t* from) {
-  return hn::Set(DF(), static_cast<float>(static_cast<T>(*from)));
-}
 
 struct OneByOne {
   template <int kBits, int kOffsetLog2, int kRows>
@@ -136,8 +152,8 @@ struct BytePairs {
   template <int kBits, int kOffsetLog2, int kRows>
   static HWY_INLINE void Block(const uint8_t* codes, int col, int first, int last, const ActBlock* act,
                                int64_t act_stride, VI* dot) {
-    constexpr int kPlanes = kBits == 8 ? 2 : 1;
-    constexpr int kPlaneBits = kBits == kLevelBits ? 5 : kBits / kPlanes;
+    constexpr int kPlanes = CodeBits(kBits) == 8 ? 2 : 1;
+    constexpr int kPlaneBits = CodeBits(kBits) / kPlanes;
     constexpr int kGroups = kPlaneBits == 4 ? 8 : kPlaneBits == 5 ? 4 : 2;  // whose sum fits 16 bits
     static_assert(kGroups * 2 * 127 * ((1 << kPlaneBits) - 1) <= 32767);
     const DI di;
@@ -154,7 +170,7 @@ struct BytePairs {
       for (int g = from; g < std::min(from + kGroups, last); ++g) {
         hn::Vec<DU8> w[kPlanes];
         w[0] = LoadGroup<kBits>(codes, g, 4 * col);
-        if constexpr (kBits == 8) {
+        if constexpr (kPlanes == 2) {
           w[1] = hn::And(hn::BitCast(du8, hn::ShiftRight<4>(hn::BitCast(di16, w[0]))), hn::Set(du8, 15));
           w[0] = hn::And(w[0], hn::Set(du8, 15));
         }
@@ -195,14 +211,14 @@ struct Words {
   template <int kBits, int kOffsetLog2, int kRows>
   static HWY_INLINE void Block(const uint8_t* codes, int col, int first, int last, const ActBlock* act,
                                int64_t act_stride, VI* dot) {
-    constexpr int kWordBits = kBits == kLevelBits ? 5 : kBits;
+    constexpr int kWordBits = CodeBits(kBits);
     constexpr int kGroups = kWordBits <= 5 ? 4 : kWordBits == 6 ? 2 : 1;
-    static_assert(kBits == 8 || kGroups * 2 * 127 * ((1 << kWordBits) - 1) <= 32767);
+    static_assert(kWordBits == 8 || kGroups * 2 * 127 * ((1 << kWordBits) - 1) <= 32767);
     const DI di;
     const DI16 di16;
     WEIR_UNROLL
     for (int r = 0; r < kRows; ++r) {
-      dot[r] = hn::Set(di, OffsetSum < kBits == 8 ? -1 : kOffsetLog2 > (act[r * act_stride], first, last));
+      dot[r] = hn::Set(di, OffsetSum < kWordBits == 8 ? -1 : kOffsetLog2 > (act[r * act_stride], first, last));
     }
     WEIR_UNROLL
     for (int from = first; from < last; from += kGroups) {
@@ -211,7 +227,7 @@ struct Words {
       for (int g = from; g < from + kGroups; ++g) {
         VI16 w = hn::BitCast(di16, LoadGroup<kBits>(codes, g, 4 * col));
         VI16 even;  // bytes 0 and 2 of every column
-        if constexpr (kBits == 8) {
+        if constexpr (kWordBits == 8) {
           w = hn::Xor(w, hn::Set(di16, static_cast<int16_t>(0x8080)));
           even = hn::ShiftRight<8>(hn::ShiftLeft<8>(w));
         } else {

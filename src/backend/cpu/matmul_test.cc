@@ -223,7 +223,24 @@ void SetScalesToOne(DType type, uint8_t* row, int64_t n_in, Rng& rng) {
       for (int i = 0; i < 16; ++i) row[offsetof(BlockQ6_K, scales) + i] = static_cast<uint8_t>(rng.Below(7) - 3);
       continue;
     }
+    if (type == DType::kMXFP4) {
+      row[0] = 128;
+      continue;
+    }
+    if (type == DType::kNVFP4) {
+      for (int g = 0; g < 4; ++g) row[g] = 0x40;  // 2, of which the scale is half
+      continue;
+    }
     std::memcpy(row, &one, 2);
+    if (type == DType::kIQ4_XS) {
+      // Scales of -3 to 3, with 32 added: low nibbles, then upper bits.
+      for (int i = 2; i < 8; ++i) row[i] = 0;
+      for (int g = 0; g < 8; ++g) {
+        const int scale = static_cast<int>(rng.Below(7)) - 3 + 32;
+        row[2 + g / 4] |= static_cast<uint8_t>((scale >> 4) << (2 * (g % 4)));
+        row[4 + g / 2] |= static_cast<uint8_t>((scale & 15) << (g % 2 * 4));
+      }
+    }
     if (codes.has_addend()) std::memcpy(row + 2, &three, 2);
     if (codes.scales == ScaleKind::kSuper) {
       // Group scales up to 15: sums of whole rows must stay below 2^24.
@@ -243,7 +260,8 @@ TEST_P(ExactTest, IntegersOnEveryTarget) {
     for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(fill < 0 ? rng.Below(256) : fill);
     for (int64_t o = 0; o < n_out; ++o) SetScalesToOne(type, bytes.data() + o * RowBytes(type, n_in), n_in, rng);
     const CodeBlock first = FormatOf(type).read_codes(bytes.data(), 0);
-    ASSERT_TRUE(first.d == F32ToF16(1) && (!CodesOf(type).has_addend() || first.m == F32ToF16(3)))
+    const bool d_is_one = CodesOf(type).scales == ScaleKind::kPower ? first.sub[0] == 128 : first.d == F32ToF16(1);
+    ASSERT_TRUE(d_is_one && (!CodesOf(type).has_addend() || first.m == F32ToF16(3)))
         << "SetScalesToOne() does not know where the scales of " << InfoOf(type).name << " are";
     const MatrixSource source = {"w", type, n_out, n_in, bytes.data(), nullptr};
     const std::unique_ptr<Matrix> expected_w = Prepare(*reference, source, ledger), w = Prepare(*cpu, source, ledger);

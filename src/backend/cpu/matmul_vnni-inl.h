@@ -67,10 +67,26 @@ HWY_INLINE void LoadCodes(const uint8_t* block, int g, __m512i& lo, __m512i& hi)
       lo = _mm512_or_si512(lo, _mm512_and_si512(a, upper));
       hi = _mm512_or_si512(hi, _mm512_and_si512(b, upper));
     }
+    if constexpr (kBits == kFloat4Bits || kBits == kIq4Bits) {
+      alignas(16) static constexpr auto kCodes =
+          LevelCodes(kBits == kFloat4Bits ? LevelKind::kFloat4 : LevelKind::kIq4);
+      const __m512i table = _mm512_broadcast_i32x4(_mm_load_si128(reinterpret_cast<const __m128i*>(kCodes.data())));
+      lo = _mm512_shuffle_epi8(table, lo);
+      hi = _mm512_shuffle_epi8(table, hi);
+    }
   }
 }
 
-// Scales of block b: scale[h] for the h-th 16 along k (one for all 32 unless kSuper16), `add` the minimum.
+// PowerScale() of 16 bytes (quant/codes.h).
+HWY_INLINE __m512 LoadPowers16(const uint8_t* from) {
+  const __m512i e = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+  const __m512i one = _mm512_set1_epi32(1);
+  const __m512i normal = _mm512_slli_epi32(_mm512_sub_epi32(e, one), 23);
+  const __m512i subnormal = _mm512_slli_epi32(_mm512_add_epi32(e, one), 21);
+  return _mm512_castsi512_ps(_mm512_mask_mov_epi32(subnormal, _mm512_cmpgt_epi32_mask(e, one), normal));
+}
+
+// Scales of block b: scale[h] for the h-th 16 along k (one for all 32 unless the format has two), `add` the minimum.
 template <ScaleKind kScales>
 HWY_INLINE void LoadScales(const uint8_t* scales, int64_t b, __m512* scale, __m512& add) {
   if constexpr (kScales == ScaleKind::kHalf) {
@@ -83,6 +99,14 @@ HWY_INLINE void LoadScales(const uint8_t* scales, int64_t b, __m512* scale, __m5
     const uint8_t* sub = super + 64 + b % kSuperBlocks * 32;
     scale[0] = _mm512_mul_ps(LoadHalf16(super), LoadU8x16(sub));
     add = _mm512_sub_ps(_mm512_setzero_ps(), _mm512_mul_ps(LoadHalf16(super + 32), LoadU8x16(sub + 16)));
+  } else if constexpr (kScales == ScaleKind::kSuper32) {
+    const uint8_t* super = scales + b / kSuperBlocks * (32 + kSuperBlocks * 16);
+    scale[0] = _mm512_mul_ps(LoadHalf16(super), LoadS8x16(super + 32 + b % kSuperBlocks * 16));
+  } else if constexpr (kScales == ScaleKind::kHalves) {
+    scale[0] = LoadHalf16(scales + b * 64);
+    scale[1] = LoadHalf16(scales + b * 64 + 32);
+  } else if constexpr (kScales == ScaleKind::kPower) {
+    scale[0] = LoadPowers16(scales + b * 16);
   } else {
     const uint8_t* super = scales + b / kSuperBlocks * (32 + kSuperBlocks * 32);
     const uint8_t* sub = super + 32 + b % kSuperBlocks * 32;
@@ -96,7 +120,7 @@ HWY_INLINE void LoadScales(const uint8_t* scales, int64_t b, __m512* scale, __m5
 template <PackLayout kLayout, int kRows, int kPanels>
 HWY_INLINE void Tile(const ProductArgs& args, int64_t panel, int64_t row) {
   constexpr bool kMin = kLayout.has_addend();
-  constexpr int kHalves = kLayout.scales == ScaleKind::kSuper16 ? 2 : 1;
+  constexpr int kHalves = kLayout.has_two() ? 2 : 1;
   const int64_t n_blocks = args.w->n_blocks();
   const ActBlock* act = args.act + row * n_blocks;
   const uint8_t* codes[kPanels];
@@ -143,7 +167,7 @@ HWY_INLINE void Tile(const ProductArgs& args, int64_t panel, int64_t row) {
       for (int g = 0; g < 4; ++g) {
         __m512i lo[kPanels], hi[kPanels];
         WEIR_UNROLL
-        for (int p = 0; p < kPanels; ++p) LoadCodes<kLayout.bits>(codes[p], g, lo[p], hi[p]);
+        for (int p = 0; p < kPanels; ++p) LoadCodes<UnpackedBits(kLayout)>(codes[p], g, lo[p], hi[p]);
         WEIR_UNROLL
         for (int r = 0; r < kRows; ++r) {
           const int8_t* q = act[r * n_blocks].q;

@@ -39,16 +39,19 @@ struct PlanarFormat {
   bool two_scales = false;  // a block's halves have scales of their own
 };
 
+// Codes that stand for levels are not stored in planes.
+constexpr bool IsPlanar(DType type) { return CodesOf(type).has_codes() && CodesOf(type).levels == LevelKind::kNone; }
+
 constexpr PlanarFormat PlanarFormatOf(DType type) {
   const CodeLayout codes = CodesOf(type);
-  if (!codes.has_codes()) return {};
+  if (!IsPlanar(type)) return {};
   const bool whole_bytes = codes.bits == 8;  // which are signed here
   return {
       .code_bytes = whole_bytes ? 32 : 16,
       .high_bits = whole_bytes ? 0 : codes.bits - 4,
-      .sub_bytes = codes.has_sub() ? 2 : 0,
+      .sub_bytes = codes.has_super() ? 2 : 0,
       .super_halves = codes.has_addend() ? 2 : 1,
-      .super_blocks = codes.has_sub() ? 8 : 1,
+      .super_blocks = codes.has_super() ? 8 : 1,
       .offset = whole_bytes ? 0 : codes.offset(),
       .minimum = codes.has_addend(),
       .two_scales = codes.scales == ScaleKind::kSuper16,

@@ -239,7 +239,7 @@ struct Compiled {
 };
 template <DType kType>
 constexpr Compiled CompiledFor() {
-  if constexpr (CodesOf(kType).has_codes()) {
+  if constexpr (IsPlanar(kType)) {
     return {Run<kType>, Embed<kType>};
   } else {
     return {};
@@ -255,7 +255,7 @@ Planar PlanesOf(const DeviceMatrix& w) {
   return PlanarAt(w.data(), PlanarLayoutOf(w.type(), w.n_out(), w.n_in()), w.type(), w.n_in());
 }
 
-Suits Suit(DType type) { return CodesOf(type).has_codes() ? Suits::kFamily : Suits::kNot; }
+Suits Suit(DType type) { return IsPlanar(type) ? Suits::kFamily : Suits::kNot; }
 
 int64_t Bytes(DType type, int64_t n_out, int64_t n_in) { return PlanarLayoutOf(type, n_out, n_in).bytes; }
 
