@@ -84,15 +84,20 @@ Result<const float*> Runner::Forward(std::span<const BatchItem> items, const Ten
       }
       ids[n_rows + i] = id;
     }
-    segments_.push_back({.pot = item.pot,
-                         .first_row = n_rows,
-                         .n_rows = n,
-                         .first_seq = item.tokens.front().seq,
-                         .evidence = item.evidence,
-                         .reads = item.reads,
-                         .watch = item.watch,
-                         .tokens = item.tokens.data(),
-                         .pos_shift = item.pos_shift});
+    const int64_t n_here = item.one_by_one ? 1 : n;
+    for (int64_t i = 0; i < n; i += n_here) {
+      segments_.push_back({.pot = item.pot,
+                           .first_row = n_rows + i,
+                           .n_rows = n_here,
+                           .n_before = i,
+                           .n_after = n - i - n_here,
+                           .first_seq = item.tokens[static_cast<size_t>(i)].seq,
+                           .evidence = item.evidence,
+                           .reads = item.reads,
+                           .watch = item.watch,
+                           .tokens = &item.tokens[static_cast<size_t>(i)],
+                           .pos_shift = item.pos_shift});
+    }
     n_rows += n;
   }
   for (const BatchItem& item : items) WEIR_RETURN_IF_ERROR(item.pot->MakeWindowRoom(std::ssize(item.tokens)));

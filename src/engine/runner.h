@@ -39,6 +39,9 @@ struct BatchItem {
   const AttentionWatch* watch = nullptr;        // as BatchSegment::watch
   int64_t pos_shift = 0;                        // as BatchSegment::pos_shift
   bool last_hidden_only = false;                // hidden states of the rows before the last are not needed
+  // Every token is computed as if it were read alone, with the same bits. REQUIRES: what BatchSegment::n_before does,
+  // no evidence, reads or watch.
+  bool one_by_one = false;
 };
 
 class Runner {

@@ -69,9 +69,11 @@ Result<std::unique_ptr<Session>> Session::Make(Model& model, Backend& backend, c
   SessionParts& parts = out->parts_;
   parts.evidence = EvidenceSet(core.needs, options);
   parts.LayOut(model, backend, core.needs, core.plan, &out->space_);
+  parts.ahead.LayOut(model.config().n_vocab, core.plan.max_guesses, &out->space_);
   if (options.watch_attention) parts.trace.LayOut(core.plan.pot, &out->space_);
   WEIR_RETURN_IF_ERROR(out->space_.status());
   parts.prediction.Use(&backend, core.runner.get());
+  parts.ahead.Use(&core);
   parts.evidence.Clear(core);
   out->selector_.Prepare();
   out->reads_.Prepare();
@@ -223,8 +225,9 @@ Status Session::ReadRows(const Chunk& call, const AppendOptions& options) {
     // Rows that a trace watches: ends of prompts, and tokens of answers that read all slots.
     item.watch = parts_.trace.WatchFor(item, options.generated || (chunk.n_after == 0 && options.end_of_prompt));
     item.last_hidden_only = options.nll == nullptr && !parts_.evidence.demand().likelihoods;
-    WEIR_ASSIGN_OR_RETURN(const float* hidden, core_.runner->Forward({&item, 1}, options.observer));
+    WEIR_ASSIGN_OR_RETURN(const float* hidden, parts_.ahead.Read(chunk, item, options.observer));
     reader_.End(chunk, item, hidden, options.nll == nullptr ? nullptr : options.nll + done);
+    parts_.prediction.Offer(parts_.ahead.logits());
     if (item.watch != nullptr) WEIR_RETURN_IF_ERROR(parts_.trace.Attended(core_));
     if (options.nll != nullptr) {
       WEIR_RETURN_IF_ERROR(core_.backend->status());  // a failed device leaves them as they were
@@ -283,6 +286,7 @@ void Session::StartAnew() {
   core_.n_question_left = 0;
   parts_.evidence.Clear(core_);
   parts_.prediction.Clear();
+  parts_.ahead.Restart();
   reads_.Start(0);
   rewind_.Start(0);
 }

@@ -103,6 +103,9 @@ SessionPlan PlanFor(const Model& model, const Backend& backend, const SessionOpt
     plan.pot.windows.n_slots = static_cast<int32_t>(window_slots + std::min<int64_t>(plan.excerpt_slots, window - 1));
     plan.pot.windows.n_marks = options.state_marks;
   }
+  if (ReadAhead::Suits(config.attention, needs)) {
+    plan.max_guesses = static_cast<int32_t>(std::min<int64_t>(options.max_guesses, max_rows - 1));
+  }
   plan.runner = {.max_rows = max_rows,
                  .max_slots = std::max<int64_t>(plan.pot.max_head_slots(), plan.pot.windows.n_slots),
                  .n_context = n_slots,  // recall does not choose the factors: answers without an excerpt stay the same
@@ -133,6 +136,12 @@ SessionPlan PlanFor(const Model& model, const Backend& backend, const SessionOpt
       {MemTag::kLogits, "logits and last hidden state", space.bytes(MemTag::kLogits)},
   };
   plan.items.insert(plan.items.end(), std::begin(others), std::end(others));
+  if (plan.max_guesses > 0) {
+    BufferSpace ahead;
+    parts.ahead.LayOut(config.n_vocab, plan.max_guesses, &ahead);
+    plan.items.push_back({MemTag::kLogits, fmt::format("guesses of what comes next, {} at once", plan.max_guesses),
+                          ahead.bytes(MemTag::kLogits) + ahead.bytes(MemTag::kMeta)});
+  }
   if (options.watch_attention) {
     BufferSpace watched;
     parts.trace.LayOut(plan.pot, &watched);
@@ -164,6 +173,9 @@ Result<SessionPlan> PlanSession(const Model& model, const Backend& backend, cons
   smallest.chunk_rows = 1;
   if (options.max_probe < 0 || options.max_probe > kLargestPot || std::ssize(options.probe) > kLargestPot) {
     return InvalidArgument("a probe of more than {} tokens", kLargestPot);
+  }
+  if (options.max_guesses < 0 || options.max_guesses > 64) {
+    return InvalidArgument("{} guesses of what comes next: expected 0 to 64", options.max_guesses);
   }
   if (options.state_marks < 0 || options.state_marks > 64) {
     return InvalidArgument("{} copies of a state to go back to: expected 0 to 64", options.state_marks);

@@ -39,6 +39,10 @@ struct SessionOptions {
   // Tokens of the policy's probe (chat/probe.h makes them); max_probe slots are kept free for it, 0: probe.size().
   std::vector<int32_t> probe;
   int32_t max_probe = 0;
+  // Tokens that are guessed and read in one pass with a token of an answer, at most (engine/session/read_ahead.h). 0:
+  // none. No text changes with it. They take a row of logits each.
+  int32_t max_guesses = 0;
+  bool always_guess = false;  // whether it pays or not
   // More slots than pot_slots, kept free for excerpts (Session::AppendOptions::excerpt). -1: a quarter of pot_slots.
   int32_t excerpt_slots = 0;
   // Copies of what cannot un-read, a model's recurrent state and windows, at places that Session::Rewind() may go back
@@ -60,6 +64,7 @@ struct SessionPlan {
   int32_t excerpt_slots = 0;  // the rest
   int32_t chunk_rows = 0;
   int32_t probe_slots = 0;  // of pot_slots, kept free for a probe
+  int32_t max_guesses = 0;  // as in the options, or fewer where chunks are smaller; 0 where none would be read
   RunnerShape runner;
   std::vector<PlanItem> items;
   int64_t total_bytes = 0;

@@ -204,6 +204,7 @@ Status Session::Become(const StateHeader& h, std::span<const int32_t> ids) {
   memo.probe.assign(ids.begin(), ids.begin() + h.n_probe);
   memo.question.assign(ids.begin() + h.n_probe, ids.end());
   parts_.prediction.Restored(h.has_last != 0);
+  parts_.ahead.Restart();
   reads_.Start(h.n_since_full);
   rewind_.Forbid();
   // Recompute the logits, which were part of the saved state. If the device fails here, it has failed permanently and

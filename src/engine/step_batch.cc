@@ -59,7 +59,10 @@ bool StepBatch::Fits(const Session& session) const {
 void StepBatch::Append(std::span<Step> steps) {
   std::vector<Step*> left, now;
   for (Step& step : steps) {
-    if (Fits(*step.session)) {
+    // Alone, a session may read guesses with its token; what it has read already needs no pass.
+    const ReadAhead& ahead = step.session->parts_.ahead;
+    const bool own = (steps.size() == 1 && ahead.enabled()) || ahead.Holds(step.token);
+    if (Fits(*step.session) && !own) {
       left.push_back(&step);
       continue;
     }
@@ -90,6 +93,7 @@ void StepBatch::Share(std::span<Step* const> steps) {
     if (step->status.ok()) step->status = reader.MakeRoom(1).status();
     if (!step->status.ok()) continue;
     reading.push_back(step);
+    step->session->parts_.ahead.ReadElsewhere(step->token);
     items.push_back(reader.Begin(ChunkOf(*step)));
   }
   if (items.empty()) return;

@@ -206,7 +206,7 @@ Status Attender::PlanPositions(std::span<const BatchSegment> segments) {
   for (const BatchSegment& segment : segments) {
     const PotShape& shape = segment.pot->shape();
     const bool absolute = shape.positions == Positions::kAbs;
-    const int64_t first = absolute ? segment.first_seq : shape.n_slots - segment.pot->n_free();
+    const int64_t first = absolute ? segment.first_seq : shape.n_slots - segment.pot->n_free() + segment.n_before;
     WEIR_RETURN_IF_ERROR(CheckLearnedPositions(layout_, shape.positions, first + segment.n_rows));
     int32_t* positions = positions_.as<int32_t>() + segment.first_row;
     for (int64_t i = 0; i < segment.n_rows; ++i) {
@@ -220,7 +220,7 @@ void Attender::FillFirstSlots(const BatchSegment& segment, int32_t layer, int32_
   const Pot& pot = PotOf(segment, layer);
   const PotShape& shape = pot.shape();
   const std::span<const SlotMeta> meta = pot.meta(shape.group_of(PotLayer(layer), head));
-  const int64_t own = std::ssize(meta) - segment.n_rows;  // slot of the first row
+  const int64_t own = std::ssize(meta) - segment.n_after - segment.n_rows;  // slot of the first row
   int64_t slot = 0;
   for (int64_t i = 0; i < segment.n_rows; ++i) {
     if (shape.positions == Positions::kAbs) {
@@ -258,7 +258,7 @@ void Attender::Store(int32_t layer, const float* k, const float* v) {
       store.head_dim = heads.head_dim;
       store.type = shape.k_type;
       store.slots = pot.keys(pot_layer, head);
-      store.first_slot = pot.n_used(pot_layer, head) - s.n_rows;
+      store.first_slot = pot.n_used(pot_layer, head) - s.n_after - s.n_rows;
       if (rotated) {
         store.rope = &rope;
         store.cos = cos + s.first_row * half;
@@ -303,7 +303,7 @@ void Attender::Attend(int32_t layer, const float* q, const float* k, const float
       const size_t at = first + head;
       k_ptrs_[at] = pot.keys(pot_layer, head);
       v_ptrs_[at] = pot.values(pot_layer, head);
-      n_slots_[at] = pot.n_used(pot_layer, head);
+      n_slots_[at] = pot.n_used(pot_layer, head) - static_cast<int32_t>(s.n_after);
       if (!reads_all) {
         const std::vector<int32_t>& read = s.reads[shape.group_of(pot_layer, head)];
         read_ptrs_[at] = read.data();

@@ -344,6 +344,7 @@ Action AddChat(CLI::App& sub) {
   AddEncoderFlags(sub, pictures.get());
   AddFpsFlag(sub, pictures.get());
   AddPotFlags(sub, pot.get());
+  AddLookupFlag(sub, pot.get());
   AddRecallFlags(sub, &pot->recall);
   AddTraceFlag(sub, pot.get());
   AddVerboseFlag(sub, pot.get());

@@ -98,6 +98,7 @@ Action AddMcp(CLI::App& sub) {
   AddModelFlags(sub, model.get());
   AddChatFlags(sub, model.get());
   AddPotFlags(sub, pot.get());
+  AddLookupFlag(sub, pot.get());
   AddRecallFlags(sub, &pot->recall);
   AddSamplingFlags(sub, &flags->sampling);
   sub.add_option("-n,--predict", flags->predict, "maximum answer length in tokens if a call sets no limit")

@@ -70,6 +70,7 @@ Action AddPlan(CLI::App& sub) {
   auto format = std::make_shared<std::string>("text");
   AddModelFlags(sub, model.get());
   AddPotFlags(sub, pot.get());
+  AddLookupFlag(sub, pot.get());
   AddRecallFlags(sub, &pot->recall);
   AddEncoderFlags(sub, pictures.get());
   AddPictureFlags(sub, pictures.get());

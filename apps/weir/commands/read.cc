@@ -168,8 +168,8 @@ Status Read(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, c
     Print(stdout, "\n");
     WEIR_RETURN_IF_ERROR(FlushOutput());  // before the figures on stderr
   }
-  Print(stderr, "speed    read {} tokens at {:.1f} tokens/s, wrote {} at {:.1f} tokens/s\n", CountText(n_text), rate,
-        result.tokens.size(), result.tokens_per_s);
+  Print(stderr, "speed    read {} tokens at {:.1f} tokens/s, wrote {} at {:.1f} tokens/s{}\n", CountText(n_text), rate,
+        result.tokens.size(), result.tokens_per_s, GuessText(session));
   PrintMemoryLine(session);
   if (stopped || result.reason == StopReason::kStopped)
     return Cancelled("stopped; the answer {}", stopped ? "is from what was read by then" : "so far is above");
@@ -197,6 +197,7 @@ Action AddRead(CLI::App& sub) {
                  "auto: a progress line on a terminal; lines: a plain line every 3 seconds; off")
       ->check(CLI::IsMember({"auto", "lines", "off"}));
   AddPotFlags(sub, pot.get());
+  AddLookupFlag(sub, pot.get());
   pot->recall.spec = kDefaultRecall;
   AddRecallFlags(sub, &pot->recall);
   AddTraceFlag(sub, pot.get());

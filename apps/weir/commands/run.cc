@@ -230,8 +230,8 @@ Status Run(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags, An
     WEIR_RETURN_IF_ERROR(FlushOutput());  // before the figures on stderr
   }
   if (setup.recall != nullptr) EndRecall(*setup.recall, &told);
-  Print(stderr, "speed    read {} tokens at {:.1f} tokens/s, wrote {} at {:.1f} tokens/s\n", n_read,
-        static_cast<double>(n_read) / read_s, result.tokens.size(), result.tokens_per_s);
+  Print(stderr, "speed    read {} tokens at {:.1f} tokens/s, wrote {} at {:.1f} tokens/s{}\n", n_read,
+        static_cast<double>(n_read) / read_s, result.tokens.size(), result.tokens_per_s, GuessText(session));
   PrintMemoryLine(session, setup.reader.get());
   if (result.reason == StopReason::kStopped) return Cancelled("stopped; the answer so far is above");
   return CheckNotCut(result);
@@ -260,6 +260,7 @@ Action AddRun(CLI::App& sub) {
   AddEncoderFlags(sub, pictures.get());
   AddPictureFlags(sub, pictures.get());
   AddPotFlags(sub, pot.get());
+  AddLookupFlag(sub, pot.get());
   AddRecallFlags(sub, &pot->recall);
   AddTraceFlag(sub, pot.get());
   AddVerboseFlag(sub, pot.get());

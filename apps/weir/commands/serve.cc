@@ -285,6 +285,7 @@ Action AddServe(CLI::App& sub) {
   AddModelFlags(sub, model.get());
   AddChatFlags(sub, model.get());
   AddPotFlags(sub, pot.get());
+  AddLookupFlag(sub, pot.get());
   AddVerboseFlag(sub, pot.get());
   sub.remove_option(sub.get_option("--budget"));  // here it is for all sessions together
   sub.add_option("--budget", flags->budget,

@@ -7,6 +7,7 @@
 #include "engine/session/chunk_reader.h"
 #include "engine/session/partial_reads.h"
 #include "engine/session/prediction.h"
+#include "engine/session/read_ahead.h"
 #include "engine/session/session_trace.h"
 #include "engine/session/slot_selector.h"
 #include "engine/session_plan.h"
@@ -16,10 +17,11 @@ namespace weir {
 struct SessionParts {
   EvidenceSet evidence;
   Prediction prediction;
+  ReadAhead ahead;
   SessionTrace trace;
 
   // Lays out everything that the plan counts as metadata, workspace and logits of these parts; `plan` has pot and
-  // runner. A trace that watches attention is laid out separately: SessionTrace::LayOut().
+  // runner. Laid out separately: what is read ahead, and a trace that watches attention.
   void LayOut(const Model& model, const Backend& backend, const PolicyNeeds& needs, const SessionPlan& plan,
               BufferSpace* space) {
     prediction.LayOut(model, backend, plan.runner.max_rows, space);

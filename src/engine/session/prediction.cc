@@ -23,6 +23,7 @@ void Prediction::Use(Backend* backend, Runner* runner) {
 
 void Prediction::Clear(float next_nll) {
   has_row_ = has_logits_ = false;
+  offered_ = nullptr;
   next_nll_ = next_nll;
 }
 
@@ -30,12 +31,17 @@ void Prediction::Read(const float* hidden) {
   backend_->Copy(hidden_, hidden, n_embd_ * 4);
   has_row_ = true;
   has_logits_ = false;
+  offered_ = nullptr;
 }
 
 Status Prediction::MakeLogits() {
   if (!has_row_) return InvalidArgument("no token was read yet, so there is nothing to continue");
   if (has_logits_) return Status();
-  runner_->Logits(hidden_, 1, logits_);
+  if (offered_ != nullptr) {
+    backend_->Copy(logits_, offered_, n_vocab_ * 4);
+  } else {
+    runner_->Logits(hidden_, 1, logits_);
+  }
   has_logits_ = true;
   has_host_logits_ = false;
   return Status();

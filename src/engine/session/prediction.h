@@ -34,6 +34,8 @@ class Prediction {
   Status MostLikely(std::span<int32_t> ids, std::span<float> values);
   // Copies logits of a shared pass, in memory of the backend, so that they need not be computed again.
   void TakeLogits(const float* logits);
+  // The last row's logits are already in this memory of the backend, which stays as it is until another row is read.
+  void Offer(const float* logits) { offered_ = logits; }
   // -log P of each row of a chunk, before Read() takes its last one. `hidden` is that of all rows, in memory of the
   // backend. Each token predicts the next. Nothing predicts embeddings: theirs is 0. If no row predicts the first row,
   // its value is +inf, or for a token the value passed to Clear(). Valid until the next call.
@@ -48,6 +50,7 @@ class Prediction {
   void Restored(bool has_row) {
     has_row_ = has_row;
     has_logits_ = false;
+    offered_ = nullptr;
   }
 
  private:
@@ -61,6 +64,7 @@ class Prediction {
   float* logits_ = nullptr;       // [n_vocab]
   float* host_logits_ = nullptr;  // their copy on the host, if logits_ is on a device
   float* hidden_ = nullptr;       // [n_embd]
+  const float* offered_ = nullptr;
   bool has_row_ = false, has_logits_ = false, has_host_logits_ = false;
   float next_nll_ = std::numeric_limits<float>::infinity();  // used if no row predicts the next token
   std::vector<int32_t> targets_;                             // of a chunk's rows

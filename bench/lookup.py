@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writing with and without guesses from the text (`--lookup`), in turns: the same prompts, the same answers.
+
+    bench/lookup.py -m MODEL.gguf -f BOOK.txt [--lookup 7] [-n 192] [-t 2] [--prompts 6] [-r 3] [--temp 0]
+
+Kinds of prompts: `copy` (a passage of the book is to be repeated), `edit` (a function of this project's Python files, to be
+written again with another name), `extract` (sentences of a passage), `summary`, and `open`, questions without a text. A
+round runs every prompt with guesses and without, in alternating order. Rows, one for each kind: tokens a second of both,
+medians over prompts and rounds; the ratio, as the median of the ratios within a pair, with the least and the largest; the
+share of guesses that were right. An answer that differs between the two ends the program. --json FILE appends rows.
+"""
+
+import argparse
+import json
+import pathlib
+import random
+import re
+import statistics
+import subprocess
+import sys
+
+OPEN = [
+    "How does a bicycle stay upright?",
+    "Write a short story about a clock that runs backwards.",
+    "Explain to a child why the sea is salty.",
+    "What should one consider before adopting a dog?",
+    "Describe a market in a small town on a rainy morning.",
+    "Give five tips for a good night's sleep and say why they help.",
+    "Compare travelling by train with travelling by plane.",
+    "Write a polite letter that asks a neighbour to play music more quietly.",
+]
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+
+
+def functions():
+    """Functions of this project's tools, of 8 to 20 lines."""
+    out = []
+    for path in sorted((ROOT / "tools").rglob("*.py")):
+        for match in re.finditer(r"^def (\w+)\(.*?(?=^\S|\Z)", path.read_text(), re.M | re.S):
+            text = match.group(0).rstrip()
+            if 8 <= text.count("\n") <= 20:
+                out.append((match.group(1), text))
+    return out
+
+
+def prompts(book, kind, n, rng):
+    words = book.split()
+    for i in range(n):
+        at = rng.randrange(len(words) - 400)
+        passage = " ".join(words[at : at + 160])
+        if kind == "copy":
+            yield f"Repeat this text word for word:\n\n{passage}"
+        elif kind == "extract":
+            yield f"List the three most important sentences of this text, word for word:\n\n{passage}"
+        elif kind == "summary":
+            yield f"Summarise this text in three sentences:\n\n{passage}"
+        elif kind == "edit":
+            name, text = rng.choice(functions())
+            yield f"Rename the function {name} to {name}_again. Answer with the whole code only.\n\n```python\n{text}\n```"
+        else:
+            yield OPEN[i % len(OPEN)]
+
+
+def write(args, prompt, lookup):
+    command = [args.weir, "run", "-m", args.model, "--chat", "-p", prompt, "-n", str(args.tokens), "-o", "json"]
+    command += ["-t", str(args.threads), "--lookup", str(lookup), "--temp", str(args.temp), "--seed", "7"]
+    command += ["--pot", str(args.pot), "--policy", args.policy]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode not in (0, 3):
+        sys.exit(f"weir run: {done.stderr.strip().splitlines()[-1:]}")
+    row = json.loads(done.stdout.splitlines()[-1])
+    guesses = re.search(r"(\d+) of (\d+) guesses right", done.stderr)
+    return row, [int(g) for g in guesses.groups()] if guesses else [0, 0]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--weir", default="build/release/weir", help="the program (default: %(default)s)")
+    parser.add_argument("-m", "--model", required=True)
+    parser.add_argument("-f", "--file", required=True, help="a book in plain text")
+    parser.add_argument("--lookup", type=int, default=7)
+    parser.add_argument("--pot", type=int, default=2048)
+    parser.add_argument("--policy", default="weir")
+    parser.add_argument("--temp", type=float, default=0)
+    parser.add_argument("-n", "--tokens", type=int, default=192)
+    parser.add_argument("-t", "--threads", type=int, default=2)
+    parser.add_argument("-r", "--rounds", type=int, default=3)
+    parser.add_argument("--prompts", type=int, default=6, help="of each kind (default: %(default)s)")
+    parser.add_argument("--kinds", default="copy,edit,extract,summary,open")
+    parser.add_argument("--json", help="append the rows to this file")
+    args = parser.parse_args()
+    book = pathlib.Path(args.file).read_text(errors="replace")
+    print("| prompts | tokens | off t/s | on t/s | on / off | least | largest | guesses right |")
+    print("|---|--:|--:|--:|--:|--:|--:|--:|", flush=True)
+    for kind in args.kinds.split(","):
+        rng = random.Random(kind)
+        off, on, ratios, right, guessed, n_tokens = [], [], [], 0, 0, 0
+        for i, prompt in enumerate(prompts(book, kind, args.prompts, rng)):
+            for r in range(args.rounds):
+                figures = {}
+                for lookup in (0, args.lookup) if (i + r) % 2 else (args.lookup, 0):
+                    figures[lookup], guesses = write(args, prompt, lookup)
+                    right, guessed = right + guesses[0], guessed + guesses[1]
+                if figures[0]["text"] != figures[args.lookup]["text"]:
+                    sys.exit(f"{kind}, prompt {i}: the answers differ")
+                if figures[0]["tokens_generated"] < 16:
+                    continue  # too short to time
+                n_tokens += figures[0]["tokens_generated"]
+                off.append(figures[0]["decode_tokens_per_s"])
+                on.append(figures[args.lookup]["decode_tokens_per_s"])
+                ratios.append(on[-1] / off[-1])
+        if not ratios:
+            print(f"| {kind} | 0 | | | | | | |")
+            continue
+        row = {
+            "bench": "lookup",
+            "kind": kind,
+            "model": args.model.rsplit("/", 1)[-1],
+            "policy": args.policy,
+            "pot": args.pot,
+            "temp": args.temp,
+            "tokens": n_tokens,
+            "pairs": len(ratios),
+            "off_tokens_per_s": statistics.median(off),
+            "on_tokens_per_s": statistics.median(on),
+            "ratio": statistics.median(ratios),
+            "least": min(ratios),
+            "largest": max(ratios),
+            "guessed": guessed,
+            "right": right,
+        }
+        print(
+            f"| {kind} | {n_tokens} | {row['off_tokens_per_s']:.1f} | {row['on_tokens_per_s']:.1f} | {row['ratio']:.2f} | "
+            f"{row['least']:.2f} | {row['largest']:.2f} | {right} of {guessed} |",
+            flush=True,
+        )
+        if args.json:
+            with open(args.json, "a", encoding="utf-8") as out:
+                out.write(json.dumps(row) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sessions that read guesses ahead hold and say the same bytes as sessions that do not.
+#include "engine/session/read_ahead.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/step_batch.h"
+#include "support/tiny.h"
+
+namespace weir::testing {
+namespace {
+
+constexpr int32_t kPot = 96, kGuesses = 5;
+
+SessionOptions OptionsOf(const std::string& policy, int32_t max_guesses) {
+  SessionOptions options;
+  options.policy = std::move(ParsePolicySpec(policy)).value();
+  options.pot_slots = kPot;
+  options.probe = {3, 1, 4};
+  options.max_guesses = max_guesses;
+  options.always_guess = true;
+  return options;
+}
+
+std::unique_ptr<Session> Make(Tiny& tiny, const std::string& policy, int32_t max_guesses) {
+  return std::move(Session::Make(*tiny.model, *tiny.backend, OptionsOf(policy, max_guesses))).value();
+}
+
+std::vector<uint8_t> Bytes(const Session& session) {
+  std::vector<uint8_t> out;
+  EXPECT_TRUE(session.Save(&out).ok());
+  return out;
+}
+
+void ReadPrompt(std::span<const int32_t> tokens, Session& session) {
+  Session::AppendOptions append;
+  append.end_of_prompt = true;
+  ASSERT_TRUE(session.Append(tokens, append).ok());
+}
+
+void Write(int32_t token, Session& session) {
+  Session::AppendOptions append;
+  append.generated = true;
+  ASSERT_TRUE(session.Append({&token, 1}, append).ok());
+}
+
+// A text that repeats itself, with a surprise now and then.
+std::vector<int32_t> Text(const Tiny& tiny, int64_t n) {
+  const int32_t n_vocab = tiny.model->config().n_vocab;
+  const std::vector<int32_t> verse = RandomTokens(17, n_vocab);
+  std::vector<int32_t> out;
+  for (int64_t i = 0; i < n; ++i) {
+    out.push_back(i % 11 == 10 ? static_cast<int32_t>((i * 7) % n_vocab) : verse[static_cast<size_t>(i) % verse.size()]);
+  }
+  return out;
+}
+
+class EveryModel : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(EveryModel, TheSameBytesAsWithoutGuesses) {
+  Tiny tiny(GetParam());
+  const std::vector<int32_t> text = Text(tiny, 240);
+  for (const char* policy : {"streaming_llm", "window", "tova", "snapkv", "adakv", "sirllm", "keydiff", "infinipot",
+                             "weir", "inf_mllm", "streaming_llm:positions=abs"}) {
+    SCOPED_TRACE(policy);
+    if (!ParsePolicySpec(policy).ok()) continue;
+    auto plain = Make(tiny, policy, 0), ahead = Make(tiny, policy, kGuesses);
+    EXPECT_EQ(ahead->plan().max_guesses, kGuesses);
+    EXPECT_EQ(ahead->ledger().used_bytes(), ahead->plan().total_bytes);
+    for (Session* session : {plain.get(), ahead.get()}) ReadPrompt(std::span(text).first(40), *session);
+    for (size_t i = 40; i < text.size(); ++i) {
+      Write(text[i], *plain);
+      Write(text[i], *ahead);
+      ASSERT_EQ(LogitsOf(*ahead), LogitsOf(*plain)) << "after token " << i;
+      if (i % 23 == 0) ASSERT_EQ(Bytes(*ahead), Bytes(*plain)) << "after token " << i;
+    }
+    EXPECT_GT(plain->counters().selections, 1);
+    EXPECT_EQ(plain->n_guessed(), 0);
+    EXPECT_GT(ahead->n_guessed_right(), 60);
+    EXPECT_LT(ahead->n_guessed_right(), ahead->n_guessed());
+  }
+}
+
+// Windows, soft caps, learned positions, layers that differ, experts, sinks, long factors.
+INSTANTIATE_TEST_SUITE_P(ReadAhead, EveryModel,
+                         ::testing::Values("llama", "gemma2", "gemma3", "gemma4", "opt", "qwen3moe", "gpt_oss",
+                                           "phi3_longrope", "gptneox"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST(ReadAhead, NoneWhereARowCannotBeTakenBack) {
+  Tiny hybrid("lfm2"), tiny("llama");
+  EXPECT_EQ(Make(hybrid, "weir", kGuesses)->plan().max_guesses, 0);
+  EXPECT_EQ(Make(tiny, "h2o", kGuesses)->plan().max_guesses, 0);
+  EXPECT_EQ(Make(tiny, "weir", kGuesses)->plan().max_guesses, kGuesses);
+}
+
+// What was read ahead is forgotten wherever a stream goes on otherwise.
+TEST(ReadAhead, OtherWaysToGoOn) {
+  Tiny tiny("llama");
+  const std::vector<int32_t> text = Text(tiny, 80);
+  const auto start = [&](int32_t max_guesses) {
+    auto session = Make(tiny, "streaming_llm", max_guesses);
+    ReadPrompt(std::span(text).first(40), *session);
+    for (size_t i = 40; i < 45; ++i) Write(text[i], *session);
+    return session;
+  };
+  struct Way {
+    const char* name;
+    std::function<void(Session&)> go;
+  };
+  const Way ways[] = {
+      {"a prompt", [&](Session& s) { ReadPrompt(std::span(text).subspan(45, 7), s); }},
+      {"another stream", [&](Session& s) { s.Reset(), ReadPrompt(std::span(text).first(45), s); }},
+      {"an earlier place",
+       [&](Session& s) {
+         const int64_t n = s.RewindPoint(40, 40);
+         ASSERT_GT(n, 0);
+         s.Rewind(n);
+         ReadPrompt(std::span(text).subspan(static_cast<size_t>(n), 45 - static_cast<size_t>(n)), s);
+       }},
+      {"a copy", [&](Session& s) { ASSERT_TRUE(s.CopyFrom(*start(kGuesses)).ok()); }},
+      {"a saved state", [&](Session& s) { ASSERT_TRUE(s.Restore(Bytes(*start(0))).ok()); }},
+      {"a shared pass",
+       [&](Session& s) {
+         auto other = start(0);
+         Ledger ledger;
+         auto batch = std::move(StepBatch::Make(*tiny.model, *tiny.backend, StepBatch::ShapeFor(s.plan(), 2), ledger)).value();
+         StepBatch::Step steps[] = {{&s, 9, 0, Status()}, {other.get(), 9, 0, Status()}};
+         batch->Append(steps);
+         EXPECT_EQ(batch->n_shared(), 2);
+       }},
+  };
+  for (const Way& way : ways) {
+    SCOPED_TRACE(way.name);
+    auto plain = start(0), ahead = start(kGuesses);
+    EXPECT_GT(ahead->n_guessed(), ahead->n_guessed_right());  // some are waiting
+    way.go(*plain);
+    way.go(*ahead);
+    for (size_t i = 45; i < 70; ++i) {
+      Write(text[i], *plain);
+      Write(text[i], *ahead);
+      ASSERT_EQ(LogitsOf(*ahead), LogitsOf(*plain)) << "after token " << i;
+    }
+    EXPECT_EQ(Bytes(*ahead), Bytes(*plain));
+  }
+}
+
+// A token that was read ahead needs no place in a shared pass.
+TEST(ReadAhead, AloneInABatch) {
+  Tiny tiny("llama");
+  const std::vector<int32_t> text = Text(tiny, 90);
+  auto plain = Make(tiny, "weir", 0), ahead = Make(tiny, "weir", kGuesses);
+  for (Session* session : {plain.get(), ahead.get()}) ReadPrompt(std::span(text).first(40), *session);
+  Ledger ledger;
+  auto batch =
+      std::move(StepBatch::Make(*tiny.model, *tiny.backend, StepBatch::ShapeFor(ahead->plan(), 2), ledger)).value();
+  for (size_t i = 40; i < text.size(); ++i) {
+    Write(text[i], *plain);
+    StepBatch::Step step = {ahead.get(), text[i], 0, Status()};
+    batch->Append({&step, 1});
+    ASSERT_TRUE(step.status.ok()) << step.status.message();
+    ASSERT_EQ(LogitsOf(*ahead), LogitsOf(*plain));
+  }
+  EXPECT_GT(ahead->n_guessed_right(), 15);
+  EXPECT_EQ(Bytes(*ahead), Bytes(*plain));
+}
+
+}  // namespace
+}  // namespace weir::testing
