@@ -15,6 +15,7 @@
 #include <fstream>
 
 #include "common.h"
+#include "io/gguf_format.h"
 #include "media/child.h"
 #include "print.h"
 
@@ -157,7 +158,26 @@ Result<std::string> Search(const HubModel& model) {
   return std::string();
 }
 
+// NAME-00001-of-00003.gguf is the first of 3 parts; 1 for every other name.
+int PartCount(std::string_view name) {
+  constexpr size_t kDigits = 5, kEnd = 5;  // ".gguf"
+  constexpr int kMostParts = 1000;         // words of a command
+  if (name.size() < kDigits + kEnd) return 1;
+  int n = 0;
+  for (const char c : name.substr(name.size() - kDigits - kEnd, kDigits)) {
+    if (c < '0' || c > '9') return 1;
+    n = 10 * n + (c - '0');
+  }
+  return n > 1 && n <= kMostParts && name.ends_with(GgufPartName(0, n)) ? n : 1;
+}
+
 std::vector<std::string> Command(const HubModel& model) {
+  if (const int n = PartCount(model.file); n > 1) {
+    const std::string stem = model.file.substr(0, model.file.size() - GgufPartName(0, n).size());
+    std::vector<std::string> out = {"hf", "download", model.repo};
+    for (int i = 0; i < n; ++i) out.push_back(stem + GgufPartName(i, n));
+    return out;
+  }
   if (EndsInGguf(model.file)) return {"hf", "download", model.repo, model.file};
   return {"hf", "download", model.repo, "--include", "*" + (model.file.empty() ? "Q4_K_M" : model.file) + "*.gguf"};
 }
@@ -195,7 +215,7 @@ Status Download(const HubModel& model) {
 }
 
 // The cache names large files by their SHA-256.
-Status CompareChecksum(const std::string& path) {
+Status CompareChecksumOf(const std::string& path) {
   std::error_code error;
   const std::string want = fs::canonical(path, error).filename().string();
   const auto is_digit = [](unsigned char c) { return std::isxdigit(c) != 0; };
@@ -216,6 +236,15 @@ Status CompareChecksum(const std::string& path) {
   if (got == want) return Status();
   return Corrupt("{}: its SHA-256 is {}, expected {}; delete {} and download it again", path, got, want,
                  fs::canonical(path, error).string());
+}
+
+// Of all parts of a model; a part that is not there is an error when the model is opened.
+Status CompareChecksum(const std::string& path) {
+  const int n = PartCount(path);
+  if (n == 1) return CompareChecksumOf(path);
+  const std::string stem = path.substr(0, path.size() - GgufPartName(0, n).size());
+  for (int i = 0; i < n; ++i) WEIR_RETURN_IF_ERROR(CompareChecksumOf(stem + GgufPartName(i, n)));
+  return Status();
 }
 
 }  // namespace

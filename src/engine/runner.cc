@@ -89,14 +89,14 @@ Result<const float*> Runner::Forward(std::span<const BatchItem> items, const Ten
       segments_.push_back({.pot = item.pot,
                            .first_row = n_rows + i,
                            .n_rows = n_here,
-                           .n_before = i,
-                           .n_after = n - i - n_here,
                            .first_seq = item.tokens[static_cast<size_t>(i)].seq,
                            .evidence = item.evidence,
                            .reads = item.reads,
                            .watch = item.watch,
                            .tokens = &item.tokens[static_cast<size_t>(i)],
-                           .pos_shift = item.pos_shift});
+                           .pos_shift = item.pos_shift,
+                           .n_before = i,
+                           .n_after = n - i - n_here});
     }
     n_rows += n;
   }

@@ -115,9 +115,6 @@ struct AttentionWatch {
 struct BatchSegment {
   Pot* pot = nullptr;
   int64_t first_row = 0, n_rows = 0;
-  // Rows of the same pot in earlier and in later segments of the batch, which come before and after these in the
-  // stream. Each segment sees what is before it. REQUIRES, if there are any: no three axes, no state.
-  int64_t n_before = 0, n_after = 0;
   int64_t first_seq = 0;  // stream number of the first row's token: its position under kAbs
   const EvidenceCall* evidence =
       nullptr;  // REQUIRES: SlotFloat::kScore in the pot and an Attender made with statistics
@@ -130,6 +127,9 @@ struct BatchSegment {
   // the position of the first row, or of its picture, is behind its seq (pictures take fewer positions than rows).
   const SlotMeta* tokens = nullptr;
   int64_t pos_shift = 0;
+  // Rows of the same pot in earlier and in later segments of the batch, which come before and after these in the
+  // stream. Each segment sees what is before it. REQUIRES, if there are any: no three axes, no state.
+  int64_t n_before = 0, n_after = 0;
 };
 
 class Attender {

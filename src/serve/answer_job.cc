@@ -170,6 +170,8 @@ Status AnswerJob::Read() {
     if (request_.reading) {
       apart_.emplace(host_.answer_form(), *request_.reading);
     }
+    summary_.n_guessed = -session_->n_guessed();
+    summary_.n_guessed_right = -session_->n_guessed_right();
     answerer_.emplace(*session_, *sampler_, host_.tokenizer(), std::move(options));
     if (apart_) answerer_->Show(host_.answer_form().shown());
   }
@@ -285,6 +287,10 @@ void AnswerJob::Finish() {
   if (has_session) {
     session_->CancelQuestion();
     if (Status taken_back = session_->TakeBackExcerpt(); status_.ok()) status_ = std::move(taken_back);
+    if (answerer_) {
+      summary_.n_guessed += session_->n_guessed();
+      summary_.n_guessed_right += session_->n_guessed_right();
+    }
     summary_.tokens = session_->counters();
     summary_.n_pinned = session_->held().n_pinned;
     summary_.held = HeldSpans(session_->pot());

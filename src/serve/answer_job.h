@@ -41,6 +41,7 @@ struct AnswerSummary {
   bool cancelled = false;
   int64_t n_prompt = 0, n_answer = 0;
   int64_t n_cached = 0;    // of the prompt, not read again
+  int64_t n_guessed = 0, n_guessed_right = 0;  // of the answer: Session::n_guessed()
   SessionCounters tokens;  // of the session
   int64_t n_pinned = 0;    // of those it keeps
   std::array<HeldSpan, kNumModalities> held{};

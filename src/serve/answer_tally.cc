@@ -53,6 +53,8 @@ void AnswerTally::Count(size_t index, const AnswerSummary& summary) {
   prompt_ms_ += summary.prompt_ms;
   answer_ms_ += summary.answer_ms;
   n_answer_ += summary.n_answer;
+  n_guessed_ += summary.n_guessed;
+  n_guessed_right_ += summary.n_guessed_right;
   const SessionCounters& tokens = summary.tokens;
   memory_ = {{"seen", tokens.seen},
              {"kept", tokens.kept},
@@ -64,7 +66,14 @@ void AnswerTally::Count(size_t index, const AnswerSummary& summary) {
   if (summary.rows_pruned) memory_["rows_pruned"] = *summary.rows_pruned;
 }
 
-Json AnswerTally::Timings() const { return TimingsJson(n_held_, n_read_, prompt_ms_, n_answer_, answer_ms_); }
+Json AnswerTally::Timings() const {
+  Json out = TimingsJson(n_held_, n_read_, prompt_ms_, n_answer_, answer_ms_);
+  if (n_guessed_ > 0) {
+    out["draft_n"] = n_guessed_;
+    out["draft_n_accepted"] = n_guessed_right_;
+  }
+  return out;
+}
 
 Json AnswerTally::TimingsSoFar(const AnswerEvent& event) {
   const int64_t n_read = event.n_prompt - event.n_cached;

@@ -34,6 +34,7 @@ class AnswerTally {
   const int n_;
   // n_read_ and n_held_ count a prompt as often as it was read.
   int64_t n_prompt_ = 0, n_cached_ = 0, n_read_ = 0, n_held_ = 0, n_answer_ = 0;
+  int64_t n_guessed_ = 0, n_guessed_right_ = 0;
   double prompt_ms_ = 0, answer_ms_ = 0;
   Json memory_;
 };

@@ -114,6 +114,20 @@ TEST_F(HubTest, TheToolDownloadsWhenAsked) {
   ExpectError(wanted, {"SHA-256", std::string(64, 'a').c_str(), "delete"}, /*before=*/true);
 }
 
+// All parts of a model are asked for, and their checksums compared.
+TEST_F(HubTest, ModelsInParts) {
+  fs::create_directories(dir_.File("hub"));
+  const std::string first = "tiny-00001-of-00002.gguf", second = "tiny-00002-of-00002.gguf";
+  const Arguments wanted = WithHub("some.body/tiny-GGUF:" + first, {"--hf-download"});
+  const std::string folder = dir_.File("hub") + "/models--some.body--tiny-GGUF";
+  MakeTool("set -e\nd='" + folder + "'\nmkdir -p $d/blobs $d/refs $d/snapshots/aaaa\ncp '" + ModelPath("llama") +
+           "' $d/blobs/m\nb=$(sha256sum $d/blobs/m | cut -c1-64)\nmv $d/blobs/m $d/blobs/$b\nbad=" + std::string(64, 'b') +
+           "\necho other > $d/blobs/$bad\nln -sf ../../blobs/$b $d/snapshots/aaaa/" + first +
+           "\nln -sf ../../blobs/$bad $d/snapshots/aaaa/" + second + "\nprintf aaaa > $d/refs/main\n");
+  ExpectError(wanted, {"SHA-256", second.c_str(), std::string(64, 'b').c_str()}, /*before=*/true);
+  EXPECT_EQ(ReadAll(Calls()), "download some.body/tiny-GGUF " + first + " " + second + "\n");
+}
+
 TEST_F(HubTest, NamesToolsAndDownloadsThatFail) {
   const Arguments wanted = WithHub("some.body/tiny-GGUF:tiny-Q8_0.gguf", {"--hf-download"});
   setenv("PATH", dir_.File("bin").c_str(), 1);
