@@ -4,11 +4,12 @@
 
     bench/lookup.py -m MODEL.gguf -f BOOK.txt [--lookup 7] [-n 192] [-t 2] [--prompts 6] [-r 3] [--temp 0]
 
-Kinds of prompts: `copy` (a passage of the book is to be repeated), `edit` (a function of this project's Python files, to be
-written again with another name), `extract` (sentences of a passage), `summary`, and `open`, questions without a text. A
-round runs every prompt with guesses and without, in alternating order. Rows, one for each kind: tokens a second of both,
-medians over prompts and rounds; the ratio, as the median of the ratios within a pair, with the least and the largest; the
-share of guesses that were right. An answer that differs between the two ends the program. --json FILE appends rows.
+Kinds of prompts: `copy` (a passage of the book is to be repeated), `edit` (a function of this project's Python files, to
+be written again with another name), `extract` (sentences of a passage), `summary`, and `open`, questions without a
+text. A round runs every prompt with guesses and without, in alternating order. Rows, one for each kind: tokens a second
+of both, medians over prompts and rounds; the ratio, as the median of the ratios within a pair, with the least and the
+largest; the share of guesses that were right. An answer that differs between the two ends the program. --json FILE
+appends rows.
 """
 
 import argparse
@@ -57,7 +58,8 @@ def prompts(book, kind, n, rng):
             yield f"Summarise this text in three sentences:\n\n{passage}"
         elif kind == "edit":
             name, text = rng.choice(functions())
-            yield f"Rename the function {name} to {name}_again. Answer with the whole code only.\n\n```python\n{text}\n```"
+            order = f"Rename the function {name} to {name}_again. Answer with the whole code only."
+            yield f"{order}\n\n```python\n{text}\n```"
         else:
             yield OPEN[i % len(OPEN)]
 
@@ -131,8 +133,8 @@ def main():
             "right": right,
         }
         print(
-            f"| {kind} | {n_tokens} | {row['off_tokens_per_s']:.1f} | {row['on_tokens_per_s']:.1f} | {row['ratio']:.2f} | "
-            f"{row['least']:.2f} | {row['largest']:.2f} | {right} of {guessed} |",
+            f"| {kind} | {n_tokens} | {row['off_tokens_per_s']:.1f} | {row['on_tokens_per_s']:.1f} "
+            f"| {row['ratio']:.2f} | {row['least']:.2f} | {row['largest']:.2f} | {right} of {guessed} |",
             flush=True,
         )
         if args.json:

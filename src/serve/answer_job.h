@@ -40,10 +40,10 @@ struct AnswerSummary {
   bool stop_text = false;  // by a stop string
   bool cancelled = false;
   int64_t n_prompt = 0, n_answer = 0;
-  int64_t n_cached = 0;    // of the prompt, not read again
+  int64_t n_cached = 0;                        // of the prompt, not read again
   int64_t n_guessed = 0, n_guessed_right = 0;  // of the answer: Session::n_guessed()
-  SessionCounters tokens;  // of the session
-  int64_t n_pinned = 0;    // of those it keeps
+  SessionCounters tokens;                      // of the session
+  int64_t n_pinned = 0;                        // of those it keeps
   std::array<HeldSpan, kNumModalities> held{};
   std::optional<Recalled> recalled;    // nullopt: a session without recall
   Status recall_failed;                // why it could not be searched

@@ -121,8 +121,8 @@ TEST_F(HubTest, ModelsInParts) {
   const Arguments wanted = WithHub("some.body/tiny-GGUF:" + first, {"--hf-download"});
   const std::string folder = dir_.File("hub") + "/models--some.body--tiny-GGUF";
   MakeTool("set -e\nd='" + folder + "'\nmkdir -p $d/blobs $d/refs $d/snapshots/aaaa\ncp '" + ModelPath("llama") +
-           "' $d/blobs/m\nb=$(sha256sum $d/blobs/m | cut -c1-64)\nmv $d/blobs/m $d/blobs/$b\nbad=" + std::string(64, 'b') +
-           "\necho other > $d/blobs/$bad\nln -sf ../../blobs/$b $d/snapshots/aaaa/" + first +
+           "' $d/blobs/m\nb=$(sha256sum $d/blobs/m | cut -c1-64)\nmv $d/blobs/m $d/blobs/$b\nbad=" +
+           std::string(64, 'b') + "\necho other > $d/blobs/$bad\nln -sf ../../blobs/$b $d/snapshots/aaaa/" + first +
            "\nln -sf ../../blobs/$bad $d/snapshots/aaaa/" + second + "\nprintf aaaa > $d/refs/main\n");
   ExpectError(wanted, {"SHA-256", second.c_str(), std::string(64, 'b').c_str()}, /*before=*/true);
   EXPECT_EQ(ReadAll(Calls()), "download some.body/tiny-GGUF " + first + " " + second + "\n");

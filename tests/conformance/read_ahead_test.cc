@@ -57,7 +57,8 @@ std::vector<int32_t> Text(const Tiny& tiny, int64_t n) {
   const std::vector<int32_t> verse = RandomTokens(17, n_vocab);
   std::vector<int32_t> out;
   for (int64_t i = 0; i < n; ++i) {
-    out.push_back(i % 11 == 10 ? static_cast<int32_t>((i * 7) % n_vocab) : verse[static_cast<size_t>(i) % verse.size()]);
+    out.push_back(i % 11 == 10 ? static_cast<int32_t>((i * 7) % n_vocab)
+                               : verse[static_cast<size_t>(i) % verse.size()]);
   }
   return out;
 }
@@ -131,7 +132,8 @@ TEST(ReadAhead, OtherWaysToGoOn) {
        [&](Session& s) {
          auto other = start(0);
          Ledger ledger;
-         auto batch = std::move(StepBatch::Make(*tiny.model, *tiny.backend, StepBatch::ShapeFor(s.plan(), 2), ledger)).value();
+         auto batch =
+             std::move(StepBatch::Make(*tiny.model, *tiny.backend, StepBatch::ShapeFor(s.plan(), 2), ledger)).value();
          StepBatch::Step steps[] = {{&s, 9, 0, Status()}, {other.get(), 9, 0, Status()}};
          batch->Append(steps);
          EXPECT_EQ(batch->n_shared(), 2);

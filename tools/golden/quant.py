@@ -78,6 +78,7 @@ def decode_blocks(name, rng):
         walk[:, 2:] = np.arange(256, dtype=np.uint8).reshape(8, 32)
         blocks = np.concatenate([walk, blocks])
     for i, block in enumerate(blocks):
+
         def scale(i=i):
             random = np.float16(rng.normal() * 0.05)
             return np.array([rng.choice(SPECIAL_SCALES) if i >= len(blocks) - 2 else random], dtype="<f2")

@@ -54,7 +54,7 @@ TEST_P(PackTest, AsLargeAsTheFileAndInTheLedger) {
         PackedMatrix::Make({"w", type, n_out, n_in, weights.data(), nullptr}, ledger, pool);
     ASSERT_TRUE(matrix.ok()) << matrix.status().message();
     double file_bytes = static_cast<double>(n_out * RowBytes(type, n_in));
-    if (type == DType::kQ3_K) file_bytes += static_cast<double>(n_out * n_in) / 8;  // a code of three bits takes four
+    if (type == DType::kQ3_K) file_bytes += static_cast<double>(n_out * n_in) / 8;    // a code of three bits takes four
     if (type == DType::kNVFP4) file_bytes += static_cast<double>(n_out * n_in) / 16;  // a scale of a byte takes two
     EXPECT_LE(static_cast<double>((*matrix)->bytes()), 1.03 * file_bytes);
     EXPECT_GE(static_cast<double>((*matrix)->bytes()), 0.99 * file_bytes);

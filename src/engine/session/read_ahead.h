@@ -5,12 +5,12 @@
 // is the one that was guessed, its row is taken in place of a pass; otherwise the rows are forgotten.
 //
 // Nothing else of a session changes. A row is computed as it would be alone (BatchItem::one_by_one), so it has the same
-// bits, and it is counted, recorded and announced when it is taken, like any other. Text and draws are therefore the same
-// with and without guesses, whatever the sampler.
+// bits, and it is counted, recorded and announced when it is taken, like any other. Text and draws are therefore the
+// same with and without guesses, whatever the sampler.
 //
-// Guesses are read while the pot has free slots, so that room is made for the same tokens as without them. None are read
-// where a row votes for a policy, reads only some slots or is watched, where layers keep a state, which cannot un-read,
-// or where positions have three axes.
+// Guesses are read while the pot has free slots, so that room is made for the same tokens as without them. None are
+// read where a row votes for a policy, reads only some slots or is watched, where layers keep a state, which cannot
+// un-read, or where positions have three axes.
 //
 // The number of guesses follows from what they cost and how often they were right, measured as the stream goes: a text
 // that does not repeat itself loses at most a few steps, and then 1 % of the time.
@@ -91,9 +91,9 @@ class ReadAhead {
   // The rows that wait: tokens [taken_, size) of ahead_, the stream's next ones.
   std::vector<int32_t> ahead_;
   size_t taken_ = 0;
-  const float* hidden_ = nullptr;                 // of the pass that read them; row 0 is the token before them
-  int64_t next_seq_ = -1, at_selection_ = 0;      // what the stream must be like
-  std::optional<Clock::time_point> step_began_;   // of the last pass of an answer
+  const float* hidden_ = nullptr;                // of the pass that read them; row 0 is the token before them
+  int64_t next_seq_ = -1, at_selection_ = 0;     // what the stream must be like
+  std::optional<Clock::time_point> step_began_;  // of the last pass of an answer
   int step_same_ = 0;
   int64_t step_guessed_ = 0, step_right_ = 0;
   int64_t n_guessed_ = 0, n_taken_ = 0;
