@@ -105,6 +105,8 @@ class Pot {
   // Forgets of the windows what no coming row sees, if n coming rows lack room there. BeginAppend() does that as well,
   // which within a pass of a device costs more.
   Status MakeWindowRoom(int64_t n);
+  // Coming rows for which no room is made there; the largest number where there are no windows.
+  int64_t n_window_free() const;
   // These rows, some of which may come later, will be taken back: until then the windows also hold the rows before them
   // that rows after them would see without them. An empty range: there are none.
   void SetExcerpt(SeqRange rows) { excerpt_ = rows; }

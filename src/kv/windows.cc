@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A pot's layers that hold the newest rows of the stream, in slots of their own.
 #include <algorithm>
+#include <limits>
 
 #include "kv/store.h"
 
@@ -29,14 +30,20 @@ void Pot::ClearWindows() {
   window_marks_.Clear();
 }
 
-Status Pot::MakeWindowRoom(int64_t n) {
-  if (windows_ == nullptr) return Status();
-  const std::span<const SlotMeta> rows = windows_->meta(0);
-  const auto is_excerpt = [&](const SlotMeta& row) { return row.seq >= excerpt_.begin && row.seq < excerpt_.end; };
+int64_t Pot::n_window_free() const {
+  if (windows_ == nullptr) return std::numeric_limits<int64_t>::max();
   // When room is made does not depend on how many slots there are for an excerpt or a probe: a stream without them has
   // the same bytes.
+  const std::span<const SlotMeta> rows = windows_->meta(0);
+  const auto is_excerpt = [&](const SlotMeta& row) { return row.seq >= excerpt_.begin && row.seq < excerpt_.end; };
   const int64_t n_stream = std::ssize(rows) - std::ranges::count_if(rows, is_excerpt);
-  if (n_stream + n <= shape_.windows.n_rows && windows_->n_free() >= n) return Status();
+  return std::min<int64_t>(shape_.windows.n_rows - n_stream, windows_->n_free());
+}
+
+Status Pot::MakeWindowRoom(int64_t n) {
+  if (n <= n_window_free()) return Status();
+  const std::span<const SlotMeta> rows = windows_->meta(0);
+  const auto is_excerpt = [&](const SlotMeta& row) { return row.seq >= excerpt_.begin && row.seq < excerpt_.end; };
   // Of all rows the coming one sees the newest, and of those that are not taken back it would.
   int32_t n_left = shape_.windows.window - 1, n_others_left = n_left;
   KeepSet keep;

@@ -117,8 +117,9 @@ Result<const float*> ReadAhead::Read(const Chunk& chunk, const BatchItem& item, 
   const bool alone = answers && item.evidence == nullptr && item.reads == nullptr && item.watch == nullptr &&
                      item.embeddings == nullptr && observer == nullptr && !chunk.pinned;
   if (alone) {
-    // The token itself takes a slot, and the last one stays free: its row may vote.
-    guess = lookup_.Find(std::min<int64_t>(most_, core_->n_free() - 2));
+    // The token itself takes a slot, and the last one stays free: its row may vote. Windows make room for the same
+    // tokens, too.
+    guess = lookup_.Find(std::min({most_, int64_t{core_->n_free()} - 2, core_->pot->n_window_free() - 1}));
     if (!core_->options.always_guess) {
       guess.next = guess.next.first(static_cast<size_t>(count_.Best(guess.n_same, std::ssize(guess.next))));
     }
