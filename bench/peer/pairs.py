@@ -5,8 +5,9 @@
     bench/peer/pairs.py -m MODEL.gguf [-p 512] [-n 32] [-t 2] [-r 4] [--weir build/release/weir]
 
 Run it with the Python that has the package. A round runs `weir bench`, then the package with flash attention off and
-on; of those the better one counts. The first round warms up and is not counted. Rows: medians of the rounds, and the ratio of each round's pair with the least and
-the largest. WEIR_SIMD=AVX2 limits Weir, not the package, which has to be built for the same instructions.
+on; of those the better one counts. The first round warms up and is not counted. Rows: medians of the rounds, and the
+ratio of each round's pair with the least and the largest. WEIR_SIMD=AVX2 limits Weir, not the package, which has to be
+built for the same instructions.
 """
 
 import argparse
