@@ -39,7 +39,7 @@ enum class LevelKind : uint8_t {
 inline constexpr int8_t kFloat4Levels[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 inline constexpr int8_t kIq4Levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 // The codes of a kind of levels.
-consteval std::array<uint8_t, 16> LevelCodes(LevelKind kind) {
+constexpr std::array<uint8_t, 16> LevelCodes(LevelKind kind) {
   std::array<uint8_t, 16> out{};
   for (int i = 0; i < 16; ++i) {
     out[i] = static_cast<uint8_t>(kind == LevelKind::kFloat4 ? kFloat4Levels[i] + 16 : kIq4Levels[i] + 128);
