@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The package weir: what its objects promise, and that no misuse of them ends the process."""
+"""The package weir: what its objects promise, and that no misuse of them ends the process.
+
+One file, although long: the tests share one tiny model and the helpers that make sessions of it.
+"""
 
 import asyncio
 import copy

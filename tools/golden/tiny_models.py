@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds the tiny random models of tests/golden/models with their reference numbers.
 
+One file, although long: a list of models, each a configuration and how its layers are watched.
+
     tools/golden/tiny_models.py [--out tests/golden/models] [NAME ...]
 
 Each model is built by `transformers` from a fixed seed, converted by hf_to_gguf.py to F32 GGUF, and run by
