@@ -1,118 +1,33 @@
 // weir-plugin: architecture
 // SPDX-License-Identifier: Apache-2.0
-// Gemma 4, language model. As Gemma 3 (norms of q and k, norms behind both halves of a block, layers with a sliding
-// window), and:
-// - window layers and the others differ in head size, in KV heads and in the rotary embedding; of the latter's heads
-//   only the first part is rotated (the file's frequency factors stop the rest);
-// - values are normalised too, without weights; a layer without a value projection normalises its key projection;
-// - the last layers have no keys and values: they read those of the last layer before them of their kind;
-// - every layer adds a vector of the token's own (per-layer embeddings), gated by the residual stream:
-//     x += norm(proj(gelu(gate(x)) . e)),  e = (norm(model_l(x0)) + table_l[token]) / sqrt(2),  x0 the input embeddings
-// - a layer's output has a factor.
-// Attention scores have no scale. Files of mixtures of experts are refused.
+// Gemma 4, language model (model/gemma_decoder.h). Window layers and the others differ in head size, in KV heads and in
+// the rotary embedding; of the latter's heads only the first part is rotated (the file's frequency factors stop the
+// rest), and a layer without a value projection normalises its key projection. A layer's output has a factor. Files of
+// mixtures of experts are refused.
 #include <algorithm>
-#include <cmath>
-#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
 
-#include "base/workspace.h"
-#include "model/architecture.h"
-#include "model/weights.h"
-#include "quant/format.h"
+#include "model/gemma_decoder.h"
 
 namespace weir {
 namespace {
 
 constexpr const char* kArch = "gemma4";
 
-struct Layer {
-  Vector attn_norm, attn_post_norm, ffn_norm, ffn_post_norm, input_post_norm;  // [n_embd]
-  Vector q_norm, k_norm;                                                       // [head_dim]
-  std::unique_ptr<Matrix> q, k, v, out;                                        // v: none where it is k
-  std::unique_ptr<Matrix> gate, up, down;
-  std::unique_ptr<Matrix> input_model, input_gate, input_proj;  // [n_own, n_embd] twice, [n_embd, n_own]
-  int64_t n_ff = 0;
-  Vector out_scale;  // [1], or empty
-};
-
-// A metadata number for each layer: a list, or one for all of them.
-Result<std::vector<int32_t>> PerLayer(const GgufFile& file, const char* key, int32_t n_layers, int64_t least,
-                                      int64_t most) {
-  const std::string name = std::string(kArch) + key;
-  std::vector<int64_t> truths;
-  const std::vector<int64_t>* list = file.IntArray(name);
-  const auto at = file.metadata().find(name);
-  if (at != file.metadata().end()) {
-    if (const auto* bools = std::get_if<std::vector<bool>>(&at->second.v)) {
-      truths.assign(bools->begin(), bools->end());
-      list = &truths;
-    }
-  }
-  if (list == nullptr) {
-    WEIR_ASSIGN_OR_RETURN(const int64_t value, BoundedInt(file, name, least, most));
-    return std::vector<int32_t>(static_cast<size_t>(n_layers), static_cast<int32_t>(value));
-  }
-  if (std::ssize(*list) != n_layers) {
-    return Corrupt("{}: {} has {} numbers for {} layers", file.path(), name, list->size(), n_layers);
-  }
-  std::vector<int32_t> out;
-  for (const int64_t value : *list) {
-    if (value < least || value > most) {
-      return Corrupt("{}: {} has the number {}, expected {} to {}", file.path(), name, value, least, most);
-    }
-    out.push_back(static_cast<int32_t>(value));
-  }
-  return out;
-}
-
-class Gemma4 : public Model {
- public:
-  explicit Gemma4(Backend& backend) : backend_(backend) {}
-
-  Status Load(const GgufFile& file, Ledger& ledger);
-  const Matrix& head() const override { return output_ ? *output_ : *embedding_; }
-  int64_t WeightBytesPerToken() const override;
-  int64_t WorkspaceBytes(int64_t max_rows) const override {
-    Workspace space(nullptr);
-    Memory memory;
-    return LayOut(max_rows, space, &memory);
-  }
-  void Forward(const ForwardArgs& args) override;
-
- private:
-  // Working memory of a pass. A block's three parts are never live together and share theirs.
-  struct Memory {
-    float *norm, *input;     // [n_embd] a row
-    float *q, *k, *v, *mix;  // attention
-    float *gate, *up;        // feed-forward
-    float *own, *own_gate;   // the token's own vector, [n_own] a row
-    void* scratch;
-  };
-  int64_t LayOut(int64_t n, Workspace space, Memory* memory) const;
-  Status LoadLayout(const GgufFile& file, const DecoderMetadata& m, WeightLoader& loader);
-  Status LoadLayer(const GgufFile& file, WeightLoader& loader, int32_t l);
-  Status LoadOwn(const GgufFile& file, WeightLoader& loader, Ledger& ledger);
-
-  Backend& backend_;
-  float norm_eps_ = 0;
-  int32_t last_stored_ = 0;            // the last layer that stores keys and values
-  bool has_values_ = false;            // layers without a window have a projection for their values
-  int64_t n_own_ = 0, n_ff_most_ = 0;  // n_own_: numbers of a token's own vector in each layer, or 0
-  std::unique_ptr<Matrix> embedding_, output_;
-  std::unique_ptr<Matrix> own_table_;  // [n_vocab * n_layers, n_own]: of token t and layer l the row t * n_layers + l
-  Vector output_norm_, own_norm_;
-  Vector ones_;  // the weights of norms without
-  std::vector<Layer> layers_;
-};
-
-Status Gemma4::LoadLayout(const GgufFile& file, const DecoderMetadata& m, WeightLoader& loader) {
-  WEIR_RETURN_IF_ERROR(FillConfig(file, kArch, m, &config_));
-  AttentionLayout& a = config_.attention;
+Status SetLayout(const GgufFile& file, const DecoderMetadata& m, WeightLoader& loader, GemmaDecoder* model) {
+  ModelConfig& config = model->mutable_config();
+  WEIR_RETURN_IF_ERROR(FillConfig(file, kArch, m, &config));
+  AttentionLayout& a = config.attention;
   a.scale = 1;
   WEIR_ASSIGN_OR_RETURN(a.rope, ReadRopeConfig(file, kArch, m, loader));
-  WEIR_ASSIGN_OR_RETURN(config_.logit_softcap, ReadSoftCap(file, "gemma4.final_logit_softcapping", 0));
+  WEIR_ASSIGN_OR_RETURN(config.logit_softcap, ReadSoftCap(file, "gemma4.final_logit_softcapping", 0));
 
-  WEIR_ASSIGN_OR_RETURN(const auto windows, PerLayer(file, ".attention.sliding_window_pattern", m.n_layers, 0, 1));
-  WEIR_ASSIGN_OR_RETURN(const auto kv_heads, PerLayer(file, ".attention.head_count_kv", m.n_layers, 1, m.n_heads));
+  WEIR_ASSIGN_OR_RETURN(const auto windows,
+                        ReadPerLayer(file, "gemma4.attention.sliding_window_pattern", m.n_layers, 0, 1));
+  WEIR_ASSIGN_OR_RETURN(const auto kv_heads,
+                        ReadPerLayer(file, "gemma4.attention.head_count_kv", m.n_layers, 1, m.n_heads));
   const bool any = std::ranges::find(windows, 1) != windows.end();
   if (std::ranges::find(windows, 0) != windows.end() && !loader.Has("rope_freqs.weight")) {
     return NotFound("{}: tensor rope_freqs.weight is missing: it says which part of a head is rotated", file.path());
@@ -143,278 +58,26 @@ Status Gemma4::LoadLayout(const GgufFile& file, const DecoderMetadata& m, Weight
     a.window_rope = rope;
   }
 
-  WEIR_ASSIGN_OR_RETURN(const int64_t n_shared,
-                        BoundedIntOr(file, "gemma4.attention.shared_kv_layers", 0, m.n_layers - 1, 0));
-  std::vector<LayerHeads> heads;
-  int32_t newest[2] = {-1, -1};  // the last layer of each kind that stores
+  std::vector<LayerHeads> layers;
   for (int32_t l = 0; l < m.n_layers; ++l) {
-    const int32_t kind = windows[l];
-    LayerHeads layer = {m.n_heads, kv_heads[l], kind == 1 ? window_dim : m.head_dim};
-    if (m.n_heads % layer.n_kv_heads != 0) {
-      return Corrupt("{}: {} heads of layer {} cannot be shared by {} KV heads", file.path(), m.n_heads, l,
-                     layer.n_kv_heads);
-    }
-    if (l < m.n_layers - n_shared) {
-      newest[kind] = last_stored_ = l;
-    } else {
-      layer.kv_layer = newest[kind];
-      if (layer.kv_layer < 0 || kv_heads[layer.kv_layer] != layer.n_kv_heads) {
-        return Corrupt("{}: layer {} reads keys and values of an earlier layer, and none before the last {} is like it",
-                       file.path(), l, n_shared);
-      }
-    }
-    heads.push_back(layer);
+    layers.push_back({m.n_heads, kv_heads[l], windows[l] == 1 ? window_dim : m.head_dim});
   }
-  a.SetLayers(std::move(heads));
-  return Status();
+  return model->SetLayers(file, kArch, std::move(layers));
 }
 
-Status Gemma4::LoadLayer(const GgufFile& file, WeightLoader& loader, int32_t l) {
-  Layer& layer = layers_[l];
-  const LayerHeads heads = config_.attention.heads_of(l);
-  const int64_t d = config_.n_embd, dim = heads.head_dim, q_dim = heads.n_heads * dim, kv_dim = heads.n_kv_heads * dim;
-  const std::string blk = "blk." + std::to_string(l) + ".";
-  WEIR_RETURN_IF_ERROR(loader.Load(blk + "attn_norm.weight", d, &layer.attn_norm));
-  WEIR_RETURN_IF_ERROR(loader.Load(blk + "attn_q.weight", q_dim, d, &layer.q));
-  WEIR_RETURN_IF_ERROR(loader.Load(blk + "attn_q_norm.weight", dim, &layer.q_norm));
-  if (heads.kv_layer < 0) {
-    WEIR_RETURN_IF_ERROR(loader.Load(blk + "attn_k.weight", kv_dim, d, &layer.k));
-    WEIR_RETURN_IF_ERROR(loader.Load(blk + "attn_k_norm.weight", dim, &layer.k_norm));
-    // Layers without a window, all of them or none, may take the keys' projection for their values.
-    if (config_.attention.is_window(l) || has_values_) {
-      WEIR_RETURN_IF_ERROR(loader.Load(blk + "attn_v.weight", kv_dim, d, &layer.v));
-    }
-  } else {
-    // Published weights have projections that nothing reads.
-    for (const char* name : {"attn_k.", "attn_k_norm.", "attn_v."}) loader.Skip(blk + name);
-  }
-  WEIR_RETURN_IF_ERROR(loader.Load(blk + "attn_output.weight", d, q_dim, &layer.out));
-  WEIR_RETURN_IF_ERROR(loader.Load(blk + "post_attention_norm.weight", d, &layer.attn_post_norm));
-  WEIR_RETURN_IF_ERROR(loader.Load(blk + "ffn_norm.weight", d, &layer.ffn_norm));
-  WEIR_RETURN_IF_ERROR(loader.Load(blk + "ffn_gate.weight", layer.n_ff, d, &layer.gate));
-  WEIR_RETURN_IF_ERROR(loader.Load(blk + "ffn_up.weight", layer.n_ff, d, &layer.up));
-  WEIR_RETURN_IF_ERROR(loader.Load(blk + "ffn_down.weight", d, layer.n_ff, &layer.down));
-  WEIR_RETURN_IF_ERROR(loader.Load(blk + "post_ffw_norm.weight", d, &layer.ffn_post_norm));
-  WEIR_RETURN_IF_ERROR(loader.LoadOptional(blk + "layer_output_scale.weight", 1, &layer.out_scale));
-  if (n_own_ == 0) return Status();
-  WEIR_RETURN_IF_ERROR(loader.LoadRows("per_layer_model_proj.weight", n_own_ * config_.n_layers, d, l * n_own_, n_own_,
-                                       &layer.input_model));
-  WEIR_RETURN_IF_ERROR(loader.Load(blk + "inp_gate.weight", n_own_, d, &layer.input_gate));
-  WEIR_RETURN_IF_ERROR(loader.Load(blk + "proj.weight", d, n_own_, &layer.input_proj));
-  return loader.Load(blk + "post_norm.weight", d, &layer.input_post_norm);
-}
-
-Status Gemma4::LoadOwn(const GgufFile& file, WeightLoader& loader, Ledger& ledger) {
-  const char* const name = "per_layer_token_embd.weight";
-  WEIR_RETURN_IF_ERROR(loader.Load("per_layer_proj_norm.weight", n_own_, &own_norm_));
-  const GgufTensor* table = file.Tensor(name);
-  if (table == nullptr) return NotFound("{}: tensor {} is missing", file.path(), name);
-  const int64_t n_rows = int64_t{config_.n_vocab} * config_.n_layers;
-  if (table->shape != std::vector<int64_t>{config_.n_vocab, n_own_ * config_.n_layers}) {
-    return Corrupt("{}: tensor {} is not [{}, {}]", file.path(), name, config_.n_vocab, n_own_ * config_.n_layers);
-  }
-  if (n_own_ % InfoOf(table->type).block_elements != 0 || n_rows > std::numeric_limits<int32_t>::max()) {
-    return Unsupported("{}: tensor {} of type {} cannot be cut into vectors of {} for each layer", file.path(), name,
-                       InfoOf(table->type).name, n_own_);
-  }
-  loader.Skip(name);
-  const std::string where = file.path() + ": " + name;
-  MatrixSource source;
-  source.name = where.c_str();
-  source.type = table->type;
-  source.n_out = n_rows;
-  source.n_in = n_own_;
-  source.data = table->data;
-  WEIR_ASSIGN_OR_RETURN(own_table_, backend_.PrepareMatrix(source, ledger));
-  file.ReleasePages();
-  return Status();
-}
-
-Status Gemma4::Load(const GgufFile& file, Ledger& ledger) {
+Result<std::unique_ptr<Model>> Load(const GgufFile& file, Backend& backend, Ledger& ledger) {
   WEIR_ASSIGN_OR_RETURN(const DecoderMetadata m, ReadDecoderMetadata(file, kArch, {.layers_differ = true}));
-  WeightLoader loader(file, backend_, ledger);
-  WEIR_RETURN_IF_ERROR(LoadLayout(file, m, loader));
-  norm_eps_ = m.norm_eps;
-  WEIR_ASSIGN_OR_RETURN(n_own_, BoundedIntOr(file, "gemma4.embedding_length_per_layer_input", 0, 1 << 16, 0));
-  WEIR_RETURN_IF_ERROR(loader.Load("token_embd.weight", m.n_vocab, m.n_embd, &embedding_));
-  WEIR_RETURN_IF_ERROR(loader.Load("output_norm.weight", m.n_embd, &output_norm_));
-  if (loader.Has("output.weight")) WEIR_RETURN_IF_ERROR(loader.Load("output.weight", m.n_vocab, m.n_embd, &output_));
-  if (n_own_ > 0) WEIR_RETURN_IF_ERROR(LoadOwn(file, loader, ledger));
-  WEIR_RETURN_IF_ERROR(loader.Fill(config_.attention.head_dim, 1.0f, &ones_));
-  WEIR_ASSIGN_OR_RETURN(const auto n_ff, PerLayer(file, ".feed_forward_length", m.n_layers, 8, 1 << 20));
-  layers_.resize(static_cast<size_t>(m.n_layers));
-  for (int32_t l = 0; l < m.n_layers; ++l) {
-    const bool own = config_.attention.stores(l) && !config_.attention.is_window(l);
-    has_values_ |= own && loader.Has("blk." + std::to_string(l) + ".attn_v.weight");
-  }
-  for (int32_t l = 0; l < m.n_layers; ++l) {
-    layers_[l].n_ff = n_ff[l];
-    n_ff_most_ = std::max<int64_t>(n_ff_most_, n_ff[l]);
-    WEIR_RETURN_IF_ERROR(LoadLayer(file, loader, l));
-  }
-  return loader.Finish();
-}
-
-int64_t Gemma4::WeightBytesPerToken() const {
-  int64_t bytes = head().bytes();
-  for (const Layer& l : layers_) {
-    for (const auto* w :
-         {&l.q, &l.k, &l.v, &l.out, &l.gate, &l.up, &l.down, &l.input_model, &l.input_gate, &l.input_proj}) {
-      if (*w != nullptr) bytes += (*w)->bytes();
-    }
-  }
-  return bytes;
-}
-
-int64_t Gemma4::LayOut(int64_t n, Workspace space, Memory* memory) const {
-  const AttentionLayout& a = config_.attention;
-  int64_t q_dim = 0, kv_dim = 0;
-  for (const LayerHeads& heads : a.layers) {
-    q_dim = std::max(q_dim, int64_t{heads.n_heads} * heads.head_dim);
-    kv_dim = std::max(kv_dim, int64_t{heads.n_kv_heads} * heads.head_dim);
-  }
-  const int64_t d = config_.n_embd;
-  memory->norm = space.Floats(n * d);
-  memory->input = n_own_ > 0 ? space.Floats(n * d) : nullptr;
-  memory->scratch = space.Bytes(backend_.MatMulScratchBytes(n, std::max({d, n_ff_most_, q_dim, n_own_})));
-  Workspace attention = space, feed_forward = space, own = space;
-  memory->q = attention.Floats(n * q_dim);
-  memory->k = attention.Floats(n * kv_dim);
-  memory->v = attention.Floats(n * kv_dim);
-  memory->mix = attention.Floats(n * q_dim);
-  memory->gate = feed_forward.Floats(n * n_ff_most_);
-  memory->up = feed_forward.Floats(n * n_ff_most_);
-  memory->own = own.Floats(n * n_own_);
-  memory->own_gate = own.Floats(n * n_own_);
-  return std::max({attention.used(), feed_forward.used(), own.used()});
-}
-
-void Gemma4::Forward(const ForwardArgs& args) {
-  int64_t n = args.n_rows, first = 0;  // first: the first of them that is still computed
-  const int64_t d = config_.n_embd;
-  float* x = args.hidden;  // the residual stream is in the output's memory
-  Memory memory;
-  LayOut(n, Workspace(args.workspace), &memory);
-  float* const norm = memory.norm;
-
-  const auto observe = [&](const std::string& name, int64_t cols, const float* data) {
-    if (args.observer != nullptr) Observe(backend_, *args.observer, name, n, cols, data);
-  };
-  const auto product = [&](const float* in, int64_t n_in, std::span<const MatMulOut> outs) {
-    MatMulArgs mm;
-    mm.x = in;
-    mm.x_stride = mm.n_in = n_in;
-    mm.n_rows = n;
-    mm.outs = outs;
-    mm.scratch = memory.scratch;
-    backend_.MatMul(mm);
-  };
-  const auto multiply = [&](const float* in, int64_t n_in, const Matrix& w, float* out, int64_t n_out) {
-    const MatMulOut one = {&w, out, n_out, nullptr, false};
-    product(in, n_in, {&one, 1});
-  };
-  const auto rms = [&](const float* in, const Vector& w, float* out, int64_t n_rows, int64_t dim) {
-    backend_.RmsNorm({in, w.get(), out, n_rows, dim, norm_eps_});
-  };
-  const auto add_normed = [&](const Vector& w, const std::string& name) {
-    rms(norm, w, norm, n, d);
-    observe(name, d, norm);
-    backend_.Add({x, norm, x, n * d});
-  };
-
-  if (args.tokens != nullptr) {
-    backend_.EmbedRows(*embedding_, args.tokens, n, x);
-    backend_.Scale({std::sqrt(static_cast<float>(d)), x, x, n * d});
-  } else {
-    backend_.Copy(x, args.embeddings, n * d * 4);
-  }
-  observe("embd", d, x);
-  if (n_own_ > 0) backend_.Copy(memory.input, x, n * d * 4);
-  std::vector<int32_t> rows(n_own_ > 0 ? static_cast<size_t>(n) : 0);
-  // Layers that borrow keys need no row for others' sake, unless rows vote.
-  const int32_t last_row_reader = args.attender->MayLeaveOutRows() ? last_stored_ : config_.n_layers - 1;
-
-  for (int32_t l = 0; l < config_.n_layers; ++l) {
-    const Layer& layer = layers_[l];
-    const LayerHeads heads = config_.attention.heads_of(l);
-    const int64_t dim = heads.head_dim, q_dim = heads.n_heads * dim, kv_dim = heads.n_kv_heads * dim;
-    const std::string blk = args.observer == nullptr ? std::string() : "blk." + std::to_string(l) + ".";
-    float *q = memory.q, *k = memory.k, *v = memory.v, *mix = memory.mix;
-    rms(x, layer.attn_norm, norm, n, d);
-    observe(blk + "attn_norm", d, norm);
-    std::vector<MatMulOut> outs = {{layer.q.get(), q, q_dim, nullptr, false}};
-    if (layer.k) outs.push_back({layer.k.get(), k, kv_dim, nullptr, false});
-    if (layer.v) outs.push_back({layer.v.get(), v, kv_dim, nullptr, false});
-    product(norm, d, outs);
-    rms(q, layer.q_norm, q, n * heads.n_heads, dim);
-    observe(blk + "q", q_dim, q);
-    if (layer.k) {
-      rms(layer.v ? v : k, ones_, v, n * heads.n_kv_heads, dim);
-      rms(k, layer.k_norm, k, n * heads.n_kv_heads, dim);
-      observe(blk + "k", kv_dim, k);
-      observe(blk + "v", kv_dim, v);
-      args.attender->Attend(l, q, k, v, mix);
-    } else {
-      args.attender->Attend(l, q, nullptr, nullptr, mix, first);
-    }
-    if (l == last_row_reader) {
-      // Nothing after it reads another row.
-      first = args.first_hidden;
-      n -= first;
-      x += first * d;
-      mix += first * q_dim;
-    }
-    multiply(mix, q_dim, *layer.out, norm, d);
-    observe(blk + "attn_out", d, norm);
-    add_normed(layer.attn_post_norm, blk + "attn_post_norm");
-
-    rms(x, layer.ffn_norm, norm, n, d);
-    observe(blk + "ffn_norm", d, norm);
-    const MatMulOut wide[] = {{layer.gate.get(), memory.gate, layer.n_ff, nullptr, false},
-                              {layer.up.get(), memory.up, layer.n_ff, nullptr, false}};
-    product(norm, d, wide);
-    backend_.GeGlu({memory.gate, memory.up, memory.gate, n * layer.n_ff});
-    multiply(memory.gate, layer.n_ff, *layer.down, norm, d);
-    observe(blk + "ffn_out", d, norm);
-    add_normed(layer.ffn_post_norm, blk + "ffn_post_norm");
-
-    if (n_own_ > 0) {
-      float *own = memory.own, *gate = memory.own_gate;
-      const int64_t count = n * n_own_;
-      // Rows without a token, of pictures, have the vector of token 0.
-      for (int64_t i = 0; i < n; ++i) {
-        rows[i] = (args.tokens == nullptr ? 0 : args.tokens[first + i]) * config_.n_layers + l;
-      }
-      multiply(memory.input + first * d, d, *layer.input_model, own, n_own_);
-      backend_.Scale({1 / std::sqrt(static_cast<float>(d)), own, own, count});
-      rms(own, own_norm_, own, n, n_own_);
-      backend_.EmbedRows(*own_table_, rows.data(), n, gate);
-      backend_.Scale({std::sqrt(static_cast<float>(n_own_)), gate, gate, count});
-      backend_.Add({own, gate, own, count});
-      backend_.Scale({std::sqrt(0.5f), own, own, count});
-      multiply(x, d, *layer.input_gate, gate, n_own_);
-      backend_.GeGlu({gate, own, gate, count});
-      multiply(gate, n_own_, *layer.input_proj, norm, d);
-      add_normed(layer.input_post_norm, blk + "input_post_norm");
-    }
-    if (!layer.out_scale.data.empty()) backend_.Scale({layer.out_scale.data[0], x, x, n * d});
-    observe(blk + "out", d, x);
-  }
-  rms(x, output_norm_, x, n, d);
-  observe("final_norm", d, x);
+  auto model = std::make_unique<GemmaDecoder>(backend);
+  WeightLoader loader(file, backend, ledger);
+  WEIR_RETURN_IF_ERROR(SetLayout(file, m, loader, model.get()));
+  WEIR_RETURN_IF_ERROR(
+      model->Load(file, m, {.arch = kArch, .keys_are_values = true, .gate_cutoffs = {}}, loader, ledger));
+  return std::unique_ptr<Model>(std::move(model));
 }
 
 }  // namespace
 
 extern const ArchitectureInfo kGemma4;
-const ArchitectureInfo kGemma4 = {
-    .name = kArch,
-    .models = "Gemma 4 (text; without experts)",
-    .load = [](const GgufFile& file, Backend& backend, Ledger& ledger) -> Result<std::unique_ptr<Model>> {
-      auto model = std::make_unique<Gemma4>(backend);
-      WEIR_RETURN_IF_ERROR(model->Load(file, ledger));
-      return std::unique_ptr<Model>(std::move(model));
-    },
-};
+const ArchitectureInfo kGemma4 = {.name = kArch, .models = "Gemma 4 (text; without experts)", .load = Load};
 
 }  // namespace weir

@@ -155,6 +155,7 @@ void LatentMixer::Run(const Call& call) {
     const MatMulOut out = {k_heads_[static_cast<size_t>(h)].get(), r.query + h * s.slot() + s.n_rope, n_query};
     product(r.q + h * s.n_nope, n_q, s.n_nope, {&out, 1});
   }
+  if (call.observe) call.observe("q", n_query, r.query);
   call.attender->Attend(static_cast<int32_t>(place_), r.query, r.slot, r.slot, r.mixed);
   for (int64_t h = 0; h < s.n_heads; ++h) {
     const MatMulOut out = {v_heads_[static_cast<size_t>(h)].get(), call.out + h * s.n_value, n_out()};

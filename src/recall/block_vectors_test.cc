@@ -69,12 +69,13 @@ class BlockVectorsTest : public testing::TinyLlamaTest {
   }
 };
 
-// Layers that are all alike; of their own head sizes, some of which read another's keys; of their own KV heads.
+// Layers that are all alike; of their own head sizes, some of which read another's keys; of their own KV heads; of
+// latents.
 class BlockVectorsOfModels : public BlockVectorsTest, public ::testing::WithParamInterface<const char*> {
  protected:
   void SetUp() override { testing::LoadTiny(GetParam(), &model_); }
 };
-INSTANTIATE_TEST_SUITE_P(Tiny, BlockVectorsOfModels, ::testing::Values("llama", "gemma4", "gemma4_k_eq_v"),
+INSTANTIATE_TEST_SUITE_P(Tiny, BlockVectorsOfModels, ::testing::Values("llama", "gemma4", "gemma4_k_eq_v", "deepseek2"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_P(BlockVectorsOfModels, WhatIsStoredIsWhatThePotHas) {

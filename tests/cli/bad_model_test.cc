@@ -48,6 +48,7 @@ TEST_F(BadModelTest, EveryFamilyNamesWhatIsMissing) {
       {"gemma2", "blk.2.post_ffw_norm.weight", "gemma2.attention.head_count"},
       {"gemma3", "blk.6.attn_q_norm.weight", "gemma3.feed_forward_length"},
       {"gemma4", "blk.7.attn_q_norm.weight", "gemma4.attention.key_length_swa"},
+      {"gemma3n", "blk.3.laurel_r.weight", "gemma3n.altup.num_inputs"},
       {"gemma", "blk.1.ffn_norm.weight", "gemma.block_count"},
       {"qwen35", "blk.0.ssm_conv1d.weight", "qwen35.ssm.state_size"},
       {"qwen35moe", "blk.0.ffn_gate_inp_shexp.weight", "qwen35moe.ssm.inner_size"},
@@ -139,6 +140,26 @@ TEST_F(BadModelTest, LayersThatDoNotFit) {
   EditedModel unrotated("gemma4");
   unrotated.Remove("rope_freqs.weight");
   ExpectBadModel(unrotated.Bytes(), {"rope_freqs.weight"});
+}
+
+TEST_F(BadModelTest, StreamsThatDoNotFit) {
+  const auto with = [](const char* key, auto value) {
+    EditedModel edited("gemma3n");
+    edited.metadata[std::string("gemma3n.") + key].v = value;
+    return edited.Bytes();
+  };
+  using List = std::vector<double>;
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  ExpectBadModel(with("altup.num_inputs", int64_t{3}), {"altup_proj.weight"});
+  ExpectBadModel(with("altup.num_inputs", int64_t{1} << 40), {"altup.num_inputs"});
+  ExpectBadModel(with("altup.active_idx", int64_t{4}), {"altup.active_idx", "0 to 3"});
+  ExpectBadModel(with("activation_sparsity_scale", List(5, 1.0)), {"activation_sparsity_scale", "6 layers"});
+  ExpectBadModel(with("activation_sparsity_scale", List(6, nan)), {"activation_sparsity_scale"});
+  ExpectBadModel(with("activation_sparsity_scale", List(6, 1e9)), {"activation_sparsity_scale", "1e+09"});
+  ExpectBadModel(with("attention.shared_kv_layers", int64_t{5}), {"keys and values"});
+  EditedModel wide("gemma3n");
+  wide.Tensor("blk.0.laurel_l.weight").shape = {4, 64};
+  ExpectBadModel(wide.Bytes(), {"laurel_l.weight"});
 }
 
 TEST_F(BadModelTest, ExpertsOutOfBounds) {

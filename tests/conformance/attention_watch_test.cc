@@ -47,7 +47,8 @@ class AttentionWatchTest : public ::testing::Test {
 
 // FastV's statistic at the end of a prompt is the last row's attention, mean over the heads of a layer.
 TEST_F(AttentionWatchTest, IsWhatPoliciesRankBy) {
-  for (const char* model : {"llama", "gemma2", "opt"}) {  // shared KV heads; windows and soft caps; no rotation
+  // Shared KV heads; windows and soft caps; no rotation; latents.
+  for (const char* model : {"llama", "gemma2", "opt", "deepseek2"}) {
     SCOPED_TRACE(model);
     Tiny tiny(model);
     auto session = Make(tiny, "fastv", 64, true);

@@ -380,7 +380,8 @@ TEST(HeadReduce, IsTheOneThatTheOptionNames) {
 INSTANTIATE_TEST_SUITE_P(Models, EvidenceTest,
                          ::testing::Combine(::testing::Values("llama", "qwen2", "llama_bias", "llama_rope_yarn",
                                                               "llama_window", "gptneox", "qwen3", "qwen35", "phi3",
-                                                              "gemma2", "gemma3", "smollm3", "exaone4"),
+                                                              "gemma2", "gemma3", "smollm3", "exaone4", "deepseek2",
+                                                              "deepseek2_v3"),
                                             ::testing::Values(Granularity::kPerLayer, Granularity::kPerHead),
                                             ::testing::Values(Positions::kCache, Positions::kReset)),
                          [](const auto& test) {

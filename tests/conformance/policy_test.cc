@@ -332,9 +332,11 @@ std::vector<Case> Cases() {
   for (const PolicyInfo* info : AllPolicyInfos()) {
     for (DType type : {DType::kF32, DType::kF16}) out.push_back({info->name, type, "llama"});
     out.push_back({info->name, DType::kQ8_0, "llama_wide_heads"});  // Q8_0 needs heads of 32
-    for (const char* model : {"cohere2", "exaone4", "gemma2", "gemma3", "gemma4", "gemma4_k_eq_v", "gpt_oss", "gptneox",
-                              "lfm2", "llama_window", "mistral3", "nemotron_h", "phi3", "qwen", "qwen3", "qwen35",
-                              "qwen35moe", "qwen3moe", "smollm3"}) {
+    for (DType type : {DType::kF32, DType::kQ8_0}) out.push_back({info->name, type, "deepseek2"});
+    for (const char* model :
+         {"cohere2",       "deepseek2", "exaone4", "gemma2", "gemma3",       "gemma3n",  "gemma4",
+          "gemma4_k_eq_v", "gpt_oss",   "gptneox", "lfm2",   "llama_window", "mistral3", "nemotron_h",
+          "phi3",          "qwen",      "qwen3",   "qwen35", "qwen35moe",    "qwen3moe", "smollm3"}) {
       out.push_back({info->name, DType::kF16, model});
     }
   }

@@ -89,10 +89,10 @@ TEST_P(EveryModel, TheSameBytesAsWithoutGuesses) {
   }
 }
 
-// Windows, soft caps, learned positions, layers that differ, experts, sinks, long factors.
+// Latents, windows, soft caps, several streams, learned positions, layers that differ, experts, sinks, long factors.
 INSTANTIATE_TEST_SUITE_P(ReadAhead, EveryModel,
-                         ::testing::Values("llama", "gemma2", "gemma3", "gemma4", "opt", "qwen3moe", "gpt_oss",
-                                           "phi3_longrope", "gptneox"),
+                         ::testing::Values("llama", "deepseek2", "deepseek2_glm", "gemma2", "gemma3", "gemma3n",
+                                           "gemma4", "opt", "qwen3moe", "gpt_oss", "phi3_longrope", "gptneox"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(ReadAhead, NoneWhereARowCannotBeTakenBack) {

@@ -87,9 +87,10 @@ TEST_P(EveryModel, TheSameBytesAsAlone) {
   EXPECT_GT(batch->n_shared(), 2 * batch->n_forwards());
 }
 
-// Attention alone, and beside layers with a state of their own.
+// Attention alone, and beside layers with a state of their own; several streams; latents.
 INSTANTIATE_TEST_SUITE_P(StepBatch, EveryModel,
-                         ::testing::Values("llama", "lfm2", "nemotron_h", "qwen35", "gemma3", "gpt_oss"),
+                         ::testing::Values("llama", "lfm2", "nemotron_h", "qwen35", "gemma3", "gemma3n", "gpt_oss",
+                                           "deepseek2"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(StepBatch, WhoCannotGoOnHoldsNobodyUp) {

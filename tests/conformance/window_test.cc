@@ -390,8 +390,8 @@ TEST_P(NewestTest, ThePlanSaysWhatEachKindOfLayerHolds) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiny, NewestTest,
-                         ::testing::Values("gemma2", "gemma3", "gemma4", "gemma4_k_eq_v", "gpt_oss", "cohere2",
-                                           "exaone4", "olmo3"),
+                         ::testing::Values("gemma2", "gemma3", "gemma3n", "gemma4", "gemma4_k_eq_v", "gpt_oss",
+                                           "cohere2", "exaone4", "olmo3"),
                          [](const auto& info) { return std::string(info.param); });
 
 // Where every layer has a window, the pot is all that the model remembers, and the policy's.

@@ -5,6 +5,7 @@
 One file, although long: a list of models, each a configuration and how its layers are watched.
 
     tools/golden/tiny_models.py [--out tests/golden/models] [NAME ...]
+    tools/golden/tiny_models.py --out FOLDER $(tools/golden/tiny_models.py --peer)
 
 Each model is built by `transformers` from a fixed seed, converted by hf_to_gguf.py to F32 GGUF, and run by
 `transformers` in float64 on a fixed token sequence (its RoPE angles, RMSNorm and nothing else stay in float32, as that
@@ -22,7 +23,9 @@ followed by rows * cols little-endian float32 values, row by row. The entries, w
   blk.L.attn_out                [r, hidden], after the output projection, before the residual sum
   blk.L.ffn_norm .ffn_out .out  [r, hidden]; out is the residual stream after the block
   blk.L.attn_post_norm .ffn_post_norm   (Gemma) [r, hidden], what is added to the residual stream
-  blk.L.input_post_norm         (Gemma 4) [r, hidden], what per-layer embeddings add to it
+  blk.L.input_post_norm         (Gemma 4, 3n) [r, hidden], what per-layer embeddings add to it
+  blk.L.laurel                  (Gemma 3n) [r, hidden], what the bottleneck beside attention makes of attn_norm; `out` is
+                                [r, streams * hidden]
   final_norm                    [r, hidden]
   logits                        [n, vocab]
   strided.pos, strided.logits   the same tokens at pos 0, 7, 14, ... [n, 1] and logits of the last 8 tokens
@@ -219,6 +222,28 @@ MODELS = {
             use_double_wide_mlp=True,
             hidden_size_per_layer_input=8,
             vocab_size_per_layer_input=VOCAB,
+            final_logit_softcapping=4.0,
+            max_position_embeddings=512,
+        ),
+    ),
+    # Several residual streams; sparse gates in the lower layers; upper layers that read the keys of lower ones.
+    "gemma3n": (
+        "gemma3n",
+        dict(
+            hidden_size=32,
+            intermediate_size=64,
+            num_hidden_layers=6,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            head_dim=8,
+            layer_types=["sliding_attention", "full_attention"] * 3,
+            sliding_window=20,
+            num_kv_shared_layers=2,
+            activation_sparsity_pattern=[0.9, 0.7, 0.3, 0.0, 0.0, 0.0],
+            hidden_size_per_layer_input=8,
+            vocab_size_per_layer_input=VOCAB - 20,
+            laurel_rank=8,
+            altup_num_inputs=4,
             final_logit_softcapping=4.0,
             max_position_embeddings=512,
         ),
@@ -769,6 +794,37 @@ MODELS = {
     "opt_norm_after": ("opt", dict(OPT, do_layer_norm_before=False, word_embed_proj_dim=16)),
 }
 
+# Variants for tools/peer/tiny.py alone, too large to be committed: llama.cpp reads these families only with numbers of
+# layers or sizes as in a published model, or without what the goldens have besides.
+PEER_MODELS = {
+    "deepseek2_27_layers": (
+        "deepseek_v2",
+        dict(
+            MODELS["deepseek2"][1], num_hidden_layers=27, n_group=1, topk_group=1, topk_method="greedy"
+        ),
+    ),
+    "exaone4_64_layers": ("exaone4", dict(MODELS["exaone4"][1], num_hidden_layers=64)),
+    "gemma3n_25_layers": (
+        "gemma3n",
+        dict(
+            MODELS["gemma3n"][1],
+            intermediate_size=8192,
+            num_hidden_layers=25,
+            layer_types=None,
+            num_kv_shared_layers=5,
+            activation_sparsity_pattern=[0.95] * 10 + [0.0] * 15,
+            hidden_size_per_layer_input=256,
+            vocab_size_per_layer_input=VOCAB,
+            laurel_rank=64,
+            final_logit_softcapping=30.0,
+        ),
+    ),
+    "gpt_oss_without_yarn": (
+        "gpt_oss",
+        dict(MODELS["gpt_oss"][1], rope_parameters=dict(rope_type="default", rope_theta=100.0)),
+    ),
+}
+
 
 def write_tokenizer(folder, specials=SPECIALS, eos=SPECIALS[2], template=TEMPLATE, first_merges=()):
     """Byte-level BPE: the specials, 256 bytes, and merges to make it 320 tokens."""
@@ -886,6 +942,7 @@ KINDS = {
     "gemma2": (transformers.Gemma2Config, transformers.Gemma2ForCausalLM),
     "gemma3": (transformers.Gemma3TextConfig, transformers.Gemma3ForCausalLM),
     "gemma4": (transformers.Gemma4TextConfig, transformers.Gemma4ForCausalLM),
+    "gemma3n": (transformers.Gemma3nTextConfig, transformers.Gemma3nForCausalLM),
 }
 
 LAYER_NORMS = ("cohere", "cohere2", "starcoder2", "phi", "stablelm", "nemotron")
@@ -946,7 +1003,7 @@ def build(kind, settings, seed):
                 p.copy_(torch.randn(p.shape, generator=g) / p.shape[1] ** 0.5 * 2)
             elif "experts" in name and p.dim() == 3:  # a stack of matrices; gpt-oss limits its gates at 7
                 p.copy_((5.0 if kind == "gpt_oss" else 1.0) / p.shape[2] ** 0.5 * torch.randn(p.shape, generator=g))
-            elif name.endswith("sinks"):
+            elif name.endswith(("sinks", "correct_output_scale")):
                 p.copy_(2.0 * torch.randn(p.shape, generator=g))
             elif "q_proj" in name or "k_proj" in name or "qkv" in name or "query_key_value" in name:
                 # Large enough that attention picks a few keys instead of averaging all of them.
@@ -978,6 +1035,12 @@ GEMMA = {
     "attn_post_norm": "post_attention_layernorm",
     "ffn_norm": "pre_feedforward_layernorm",
     "ffn_post_norm": "post_feedforward_layernorm",
+}
+GEMMA4 = {
+    **GEMMA,
+    **HEAD_NORMS,
+    "v": "self_attn.v_norm",
+    "input_post_norm": "post_per_layer_input_norm",
 }
 # The halves of a block read the stream itself.
 POST_NORMS = {
@@ -1082,12 +1145,8 @@ LAYERS = {
     },
     "gemma2": GEMMA,
     "gemma3_text": {**GEMMA, **HEAD_NORMS},
-    "gemma4_text": {
-        **GEMMA,
-        **HEAD_NORMS,
-        "v": "self_attn.v_norm",
-        "input_post_norm": "post_per_layer_input_norm",
-    },
+    "gemma4_text": GEMMA4,
+    "gemma3n_text": {**GEMMA4, "laurel": "laurel"},
 }
 
 
@@ -1116,6 +1175,8 @@ def run(model, tokens, pos):
 
     def rows(out):
         out = out[0] if isinstance(out, tuple) else out
+        if kind == "gemma3n_text" and out.dim() == 4 and out.shape[1] == 1:  # a layer's streams [streams, 1, n, hidden]
+            out = out.permute(2, 1, 0, 3)
         if out.dim() == 4 and out.shape[1] != len(tokens):  # Gemma 3 normalises heads after transposing them
             out = out.transpose(1, 2)
         return out.reshape(len(tokens), -1)
@@ -1159,7 +1220,7 @@ def run(model, tokens, pos):
             names = {k: path for k, path in names.items() if k != "ffn_out"}
         if kind == "nemotron_h":
             names = NEMOTRON_H[layer.block_type]
-        if kind == "gemma4_text":  # a layer that reads another's keys has none, and per-layer embeddings are optional
+        if kind in ("gemma4_text", "gemma3n_text"):  # a layer that reads another's keys has none, and per-layer embeddings are optional
             names = {k: path for k, path in names.items() if path in dict(layer.named_modules())}
         for name, path in names.items():
             keep(f"blk.{i}.{name}", layer.get_submodule(path))
@@ -1184,7 +1245,7 @@ def run(model, tokens, pos):
 
 
 def make(name, out, seed):
-    kind, settings = MODELS[name]
+    kind, settings = (MODELS | PEER_MODELS)[name]
     model = build(kind, settings, seed)
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
@@ -1221,14 +1282,17 @@ def make(name, out, seed):
 
 def main():
     parser = argparse.ArgumentParser(description="Builds the tiny random models of tests/golden/models.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(MODELS))
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(MODELS | PEER_MODELS))
     parser.add_argument("--out", type=Path, default=Path(__file__).resolve().parents[2] / "tests/golden/models")
     parser.add_argument("--seed", type=int, default=20240607)
+    parser.add_argument("--peer", action="store_true", help="prints the names of the variants for tools/peer/tiny.py")
     args = parser.parse_args()
+    if args.peer:
+        return print(*PEER_MODELS)
     torch.set_num_threads(1)  # one order of summation
     for name in args.names or MODELS:
-        if name not in MODELS:
-            sys.exit(f"tiny_models: no model {name}; known: {', '.join(MODELS)}")
+        if name not in MODELS | PEER_MODELS:
+            sys.exit(f"tiny_models: no model {name}; known: {', '.join(MODELS | PEER_MODELS)}")
         make(name, args.out, args.seed)
 
 

@@ -4,13 +4,14 @@
 weir's.
 
     pip install llama-cpp-python
-    tools/peer/tiny.py [--weir build/release/weir] [NAME ...]
+    tools/peer/tiny.py [--weir build/release/weir] [--folder FOLDER] [NAME ...]
 
 A file that loads there and gives the same top token at every position is read the same way by both programs: names, row
 order, scaling. Prints one Markdown row per model: the largest difference relative to the largest logit, and at how many
 positions the top token is the same. With --weir both programs also generate, each from its own output: the number of
 equal tokens before they diverge, and the gap of llama.cpp's top two logits there, relative to the largest.
-Models for which llama.cpp has no architecture or key differ or do not load.
+Models for which llama.cpp has no architecture or key differ or do not load. Some families load there only as variants
+that are too large to commit: --folder has those that `tools/golden/tiny_models.py` wrote in place of the goldens.
 """
 
 import argparse
@@ -95,18 +96,19 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="models; none: all")
     parser.add_argument("--weir", help="the program, to write beside llama.cpp")
+    parser.add_argument("--folder", type=Path, help="models and their numbers, in place of the goldens")
     parser.add_argument("-n", type=int, default=128, help="tokens to write")
     args = parser.parse_args()
-    models = sorted(GOLDEN.glob("models/*.gguf")) + [
-        GOLDEN / f"vision/{name}.gguf" for name in ("llava", "qwen2vl", "smolvlm")
-    ]
+    models = sorted((args.folder or GOLDEN / "models").glob("*.gguf"))
+    if args.folder is None:
+        models += [GOLDEN / f"vision/{name}.gguf" for name in ("llava", "qwen2vl", "smolvlm")]
     print("| model | largest difference | same leading token |" + (" same tokens written |" if args.weir else ""))
     print("|---|--:|--:|" + ("--:|" if args.weir else ""))
     for path in models:
         if args.names and path.stem not in args.names:
             continue
         numbers = path.with_suffix(".golden")
-        want = golden(numbers) if numbers.exists() and path.parent.name == "models" else None
+        want = golden(numbers) if numbers.exists() and path.parent.name != "vision" else None
         try:
             row = [reading(path, want) if want else " | "]
             if args.weir:
