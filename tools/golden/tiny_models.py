@@ -24,8 +24,8 @@ followed by rows * cols little-endian float32 values, row by row. The entries, w
   blk.L.ffn_norm .ffn_out .out  [r, hidden]; out is the residual stream after the block
   blk.L.attn_post_norm .ffn_post_norm   (Gemma) [r, hidden], what is added to the residual stream
   blk.L.input_post_norm         (Gemma 4, 3n) [r, hidden], what per-layer embeddings add to it
-  blk.L.laurel                  (Gemma 3n) [r, hidden], what the bottleneck beside attention makes of attn_norm; `out` is
-                                [r, streams * hidden]
+  blk.L.laurel                  (Gemma 3n) [r, hidden], what the bottleneck beside attention makes of attn_norm;
+                                `out` is [r, streams * hidden]
   final_norm                    [r, hidden]
   logits                        [n, vocab]
   strided.pos, strided.logits   the same tokens at pos 0, 7, 14, ... [n, 1] and logits of the last 8 tokens
@@ -799,9 +799,7 @@ MODELS = {
 PEER_MODELS = {
     "deepseek2_27_layers": (
         "deepseek_v2",
-        dict(
-            MODELS["deepseek2"][1], num_hidden_layers=27, n_group=1, topk_group=1, topk_method="greedy"
-        ),
+        dict(MODELS["deepseek2"][1], num_hidden_layers=27, n_group=1, topk_group=1, topk_method="greedy"),
     ),
     "exaone4_64_layers": ("exaone4", dict(MODELS["exaone4"][1], num_hidden_layers=64)),
     "gemma3n_25_layers": (
@@ -1220,7 +1218,8 @@ def run(model, tokens, pos):
             names = {k: path for k, path in names.items() if k != "ffn_out"}
         if kind == "nemotron_h":
             names = NEMOTRON_H[layer.block_type]
-        if kind in ("gemma4_text", "gemma3n_text"):  # a layer that reads another's keys has none, and per-layer embeddings are optional
+        # A layer that reads another's keys has none, and per-layer embeddings are optional.
+        if kind in ("gemma4_text", "gemma3n_text"):
             names = {k: path for k, path in names.items() if path in dict(layer.named_modules())}
         for name, path in names.items():
             keep(f"blk.{i}.{name}", layer.get_submodule(path))
