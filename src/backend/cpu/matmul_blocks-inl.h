@@ -21,18 +21,20 @@ HWY_BEFORE_NAMESPACE();
 namespace weir::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Dots::Block<kBits, kOffsetLog2, kRows>(codes, col, first, last, act, act_stride, dot) sets dot[r] to the sum over
-// groups first .. last - 1 of (code - offset) * activation, for kLanes columns of a block from column `col` on.
-// Integers are exact, so every Dots gives the same bits.
+// Dots::Block<kBits, kOffsetLog2, kRows, kVecs>(codes, col, first, last, act, act_stride, dot) sets dot[r][v] to the
+// sum over groups first .. last - 1 of (code - offset) * activation, for kLanes columns of a block from column `col + v
+// * kLanes` on. Integers are exact, so every Dots gives the same bits. Dots::kVecs<kBits> is the number of vectors
+// whose sums fit the registers beside each other when kRows is 4.
 
 // Initial value of the sum, so that the offset need not be subtracted from every code.
 template <int kOffsetLog2>
-HWY_INLINE int32_t OffsetSum(const ActBlock& a, int first, int last) {
+HWY_INLINE VI OffsetSum(const ActBlock& a, int first, int last) {
+  const DI di;
   if constexpr (kOffsetLog2 < 0) {
-    return 0;
+    return hn::Zero(di);
   } else {
     const int32_t sum = last - first == 8 ? a.neg_sum : first == 0 ? a.neg_sum_lo : a.neg_sum - a.neg_sum_lo;
-    return sum * (1 << kOffsetLog2);
+    return hn::ShiftLeft<kOffsetLog2>(hn::Set(di, sum));
   }
 }
 
@@ -120,14 +122,19 @@ HWY_INLINE hn::Vec<DU8> LoadGroup(const uint8_t* block, int group, int at) {
 #if HWY_TARGET == HWY_SCALAR
 
 struct OneByOne {
-  template <int kBits, int kOffsetLog2, int kRows>
+  template <int kBits>
+  static constexpr int kVecs = 1;
+
+  template <int kBits, int kOffsetLog2, int kRows, int kVecs>
   static HWY_INLINE void Block(const uint8_t* codes, int col, int first, int last, const ActBlock* act,
-                               int64_t act_stride, VI* dot) {
+                               int64_t act_stride, VI (&dot)[kRows][kVecs]) {
     for (int r = 0; r < kRows; ++r) {
       const ActBlock& a = act[r * act_stride];
-      int32_t sum = OffsetSum<kOffsetLog2>(a, first, last);
-      for (int k = 4 * first; k < 4 * last; ++k) sum += GetCode(kBits, codes, col, k) * a.q[k];
-      dot[r] = hn::Set(DI(), sum);
+      for (int v = 0; v < kVecs; ++v) {
+        int32_t sum = 0;
+        for (int k = 4 * first; k < 4 * last; ++k) sum += GetCode(kBits, codes, col + v, k) * a.q[k];
+        dot[r][v] = hn::Add(OffsetSum<kOffsetLog2>(a, first, last), hn::Set(DI(), sum));
+      }
     }
   }
 };
@@ -146,13 +153,22 @@ HWY_INLINE __m512i MulPairs(__m512i codes, __m512i q) { return _mm512_maddubs_ep
 HWY_INLINE __m512i SumPairs(__m512i pairs, __m512i factor) { return _mm512_madd_epi16(pairs, factor); }
 #endif
 
+// Keeps the compiler from moving later sums in front of this one: it would form all products first and have no
+// registers for them.
+#define WEIR_IN_ORDER(vector) asm("" : "+x"((vector).raw))
+
 // pmaddubsw: unsigned codes times signed activations, two products added in 16 bits. Sums stay in 16 bits as long as
 // they provably fit; 8-bit codes are split into two of 4 bits, which do.
 struct BytePairs {
-  template <int kBits, int kOffsetLog2, int kRows>
+  template <int kBits>
+  static constexpr int kPlanes = CodeBits(kBits) == 8 ? 2 : 1;
+  template <int kBits>
+  static constexpr int kVecs = kPlanes<kBits> == 1 && kVectors % 2 == 0 ? 2 : 1;
+
+  template <int kBits, int kOffsetLog2, int kRows, int kVecs>
   static HWY_INLINE void Block(const uint8_t* codes, int col, int first, int last, const ActBlock* act,
-                               int64_t act_stride, VI* dot) {
-    constexpr int kPlanes = CodeBits(kBits) == 8 ? 2 : 1;
+                               int64_t act_stride, VI (&dot)[kRows][kVecs]) {
+    constexpr int kPlanes = BytePairs::kPlanes<kBits>;
     constexpr int kPlaneBits = CodeBits(kBits) / kPlanes;
     constexpr int kGroups = kPlaneBits == 4 ? 8 : kPlaneBits == 5 ? 4 : 2;  // whose sum fits 16 bits
     static_assert(kGroups * 2 * 127 * ((1 << kPlaneBits) - 1) <= 32767);
@@ -160,36 +176,46 @@ struct BytePairs {
     const DI16 di16;
     const DU8 du8;
     WEIR_UNROLL
-    for (int r = 0; r < kRows; ++r) {
-      dot[r] = hn::Set(di, OffsetSum<kOffsetLog2>(act[r * act_stride], first, last));
-    }
-    WEIR_UNROLL
     for (int from = first; from < last; from += kGroups) {
-      VI16 pairs[kRows][kPlanes];
+      VI16 pairs[kRows][kVecs][kPlanes];
       WEIR_UNROLL
-      for (int g = from; g < std::min(from + kGroups, last); ++g) {
-        hn::Vec<DU8> w[kPlanes];
-        w[0] = LoadGroup<kBits>(codes, g, 4 * col);
-        if constexpr (kPlanes == 2) {
-          w[1] = hn::And(hn::BitCast(du8, hn::ShiftRight<4>(hn::BitCast(di16, w[0]))), hn::Set(du8, 15));
-          w[0] = hn::And(w[0], hn::Set(du8, 15));
+      for (int i = 0; i < kGroups; ++i) {
+        const int g = from + i;
+        if (g >= last) break;
+        hn::Vec<DU8> w[kVecs][kPlanes];
+        WEIR_UNROLL
+        for (int v = 0; v < kVecs; ++v) {
+          w[v][0] = LoadGroup<kBits>(codes, g, 4 * (col + v * kLanes));
+          if constexpr (kPlanes == 2) {
+            w[v][1] = hn::And(hn::BitCast(du8, hn::ShiftRight<4>(hn::BitCast(di16, w[v][0]))), hn::Set(du8, 15));
+            w[v][0] = hn::And(w[v][0], hn::Set(du8, 15));
+          }
         }
         WEIR_UNROLL
         for (int r = 0; r < kRows; ++r) {
           const VI a = hn::Set(di, FourActivations(act[r * act_stride], g));
           WEIR_UNROLL
-          for (int p = 0; p < kPlanes; ++p) {
-            const VI16 products{MulPairs(w[p].raw, a.raw)};
-            pairs[r][p] = g == from ? products : hn::Add(pairs[r][p], products);
+          for (int v = 0; v < kVecs; ++v) {
+            WEIR_UNROLL
+            for (int p = 0; p < kPlanes; ++p) {
+              const VI16 products{MulPairs(w[v][p].raw, a.raw)};
+              pairs[r][v][p] = i == 0 ? products : hn::Add(pairs[r][v][p], products);
+              WEIR_IN_ORDER(pairs[r][v][p]);
+            }
           }
         }
       }
       WEIR_UNROLL
       for (int r = 0; r < kRows; ++r) {
         WEIR_UNROLL
-        for (int p = 0; p < kPlanes; ++p) {
-          const VI16 factor = hn::Set(di16, static_cast<int16_t>(p == 0 ? 1 : 16));
-          dot[r] = hn::Add(dot[r], VI{SumPairs(pairs[r][p].raw, factor.raw)});
+        for (int v = 0; v < kVecs; ++v) {
+          VI sum = from == first ? OffsetSum<kOffsetLog2>(act[r * act_stride], first, last) : dot[r][v];
+          WEIR_UNROLL
+          for (int p = 0; p < kPlanes; ++p) {
+            const VI16 factor = hn::Set(di16, static_cast<int16_t>(p == 0 ? 1 : 16));
+            sum = hn::Add(sum, VI{SumPairs(pairs[r][v][p].raw, factor.raw)});
+          }
+          dot[r][v] = sum;
         }
       }
     }
@@ -208,42 +234,48 @@ HWY_INLINE VI AddHalves(VI sum, VI16 pairs) {
 // Products in 16 bits, for any vector unit. Their sums stay in 16 bits as long as they provably fit: kGroups groups of
 // two products per lane. 8-bit codes are made signed by removing their offset.
 struct Words {
-  template <int kBits, int kOffsetLog2, int kRows>
+  template <int kBits>
+  static constexpr int kVecs = 1;
+
+  template <int kBits, int kOffsetLog2, int kRows, int kVecs>
   static HWY_INLINE void Block(const uint8_t* codes, int col, int first, int last, const ActBlock* act,
-                               int64_t act_stride, VI* dot) {
+                               int64_t act_stride, VI (&dot)[kRows][kVecs]) {
     constexpr int kWordBits = CodeBits(kBits);
     constexpr int kGroups = kWordBits <= 5 ? 4 : kWordBits == 6 ? 2 : 1;
     static_assert(kWordBits == 8 || kGroups * 2 * 127 * ((1 << kWordBits) - 1) <= 32767);
     const DI di;
     const DI16 di16;
     WEIR_UNROLL
-    for (int r = 0; r < kRows; ++r) {
-      dot[r] = hn::Set(di, OffsetSum < kWordBits == 8 ? -1 : kOffsetLog2 > (act[r * act_stride], first, last));
-    }
-    WEIR_UNROLL
-    for (int from = first; from < last; from += kGroups) {
-      VI16 pairs[kRows];
+    for (int v = 0; v < kVecs; ++v) {
       WEIR_UNROLL
-      for (int g = from; g < from + kGroups; ++g) {
-        VI16 w = hn::BitCast(di16, LoadGroup<kBits>(codes, g, 4 * col));
-        VI16 even;  // bytes 0 and 2 of every column
-        if constexpr (kWordBits == 8) {
-          w = hn::Xor(w, hn::Set(di16, static_cast<int16_t>(0x8080)));
-          even = hn::ShiftRight<8>(hn::ShiftLeft<8>(w));
-        } else {
-          even = hn::And(w, hn::Set(di16, 0xff));
-        }
-        const VI16 odd = hn::ShiftRight<8>(w);  // bytes 1 and 3
-        WEIR_UNROLL
-        for (int r = 0; r < kRows; ++r) {
-          const VI16 a = hn::BitCast(di16, hn::Set(di, FourActivations(act[r * act_stride], g)));
-          const VI16 products =
-              hn::Add(hn::Mul(even, hn::ShiftRight<8>(hn::ShiftLeft<8>(a))), hn::Mul(odd, hn::ShiftRight<8>(a)));
-          pairs[r] = g == from ? products : hn::Add(pairs[r], products);
-        }
+      for (int r = 0; r < kRows; ++r) {
+        dot[r][v] = OffsetSum < kWordBits == 8 ? -1 : kOffsetLog2 > (act[r * act_stride], first, last);
       }
       WEIR_UNROLL
-      for (int r = 0; r < kRows; ++r) dot[r] = AddHalves(dot[r], pairs[r]);
+      for (int from = first; from < last; from += kGroups) {
+        VI16 pairs[kRows];
+        WEIR_UNROLL
+        for (int g = from; g < from + kGroups; ++g) {
+          VI16 w = hn::BitCast(di16, LoadGroup<kBits>(codes, g, 4 * (col + v * kLanes)));
+          VI16 even;  // bytes 0 and 2 of every column
+          if constexpr (kWordBits == 8) {
+            w = hn::Xor(w, hn::Set(di16, static_cast<int16_t>(0x8080)));
+            even = hn::ShiftRight<8>(hn::ShiftLeft<8>(w));
+          } else {
+            even = hn::And(w, hn::Set(di16, 0xff));
+          }
+          const VI16 odd = hn::ShiftRight<8>(w);  // bytes 1 and 3
+          WEIR_UNROLL
+          for (int r = 0; r < kRows; ++r) {
+            const VI16 a = hn::BitCast(di16, hn::Set(di, FourActivations(act[r * act_stride], g)));
+            const VI16 products =
+                hn::Add(hn::Mul(even, hn::ShiftRight<8>(hn::ShiftLeft<8>(a))), hn::Mul(odd, hn::ShiftRight<8>(a)));
+            pairs[r] = g == from ? products : hn::Add(pairs[r], products);
+          }
+        }
+        WEIR_UNROLL
+        for (int r = 0; r < kRows; ++r) dot[r][v] = AddHalves(dot[r][v], pairs[r]);
+      }
     }
   }
 };
