@@ -21,24 +21,26 @@ using VI = hn::Vec<DI>;
 constexpr int kLanes = static_cast<int>(hn::MaxLanes(DF()));
 constexpr int kVectors = kPanel / kLanes;  // vectors of a panel
 
+// StoreColumns() for a panel's last columns, where fewer than a vector exist.
+HWY_NOINLINE inline void StoreLastColumns(const ProductArgs& args, int64_t first, int64_t n_cols, float* y, VF value) {
+  HWY_ALIGN float lanes[kLanes];
+  hn::Store(value, DF(), lanes);
+  for (int64_t c = 0; c < n_cols; ++c) {
+    if (args.bias != nullptr) lanes[c] += args.bias[first + c];
+    y[c] = args.accumulate ? lanes[c] + y[c] : lanes[c];
+  }
+}
+
 // Adds bias and previous content in a fixed order and writes the columns that exist.
 HWY_INLINE void StoreColumns(const ProductArgs& args, int64_t panel, int64_t row, int vector, VF value) {
   const DF df;
   const int64_t first = panel * kPanel + vector * kLanes;
   const int64_t n_cols = args.w->n_out() - args.first_panel * kPanel - first;
   float* y = args.y + row * args.y_stride + first;
-  if (n_cols >= kLanes) {
-    if (args.bias != nullptr) value = hn::Add(value, hn::LoadU(df, args.bias + first));
-    if (args.accumulate) value = hn::Add(value, hn::LoadU(df, y));
-    hn::StoreU(value, df, y);
-    return;
-  }
-  HWY_ALIGN float lanes[kLanes];
-  hn::Store(value, df, lanes);
-  for (int64_t c = 0; c < n_cols; ++c) {
-    if (args.bias != nullptr) lanes[c] += args.bias[first + c];
-    y[c] = args.accumulate ? lanes[c] + y[c] : lanes[c];
-  }
+  if (n_cols < kLanes) return StoreLastColumns(args, first, n_cols, y, value);
+  if (args.bias != nullptr) value = hn::Add(value, hn::LoadU(df, args.bias + first));
+  if (args.accumulate) value = hn::Add(value, hn::LoadU(df, y));
+  hn::StoreU(value, df, y);
 }
 
 template <DType kType>
