@@ -304,6 +304,7 @@ Result<SessionOptions> ToSessionOptions(const PotFlags& flags) {
   options.chunk_rows = flags.chunk;
   options.windows_in_pot = flags.window_layers == "pot";
   options.max_guesses = flags.lookup;
+  options.aside_slots = flags.aside;
   WEIR_ASSIGN_OR_RETURN(options.k_type, CacheType(flags.k_type));
   WEIR_ASSIGN_OR_RETURN(options.v_type, CacheType(flags.v_type));
   options.watch_attention = flags.trace_attention > 0;

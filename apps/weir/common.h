@@ -65,6 +65,7 @@ struct PotFlags {
   bool trace_scores = false, verbose = false;
   int trace_attention = 0;
   int lookup = 0;
+  int aside = 0;  // SessionOptions::aside_slots
   RecallFlags recall;
 };
 void AddPotFlags(CLI::App& app, PotFlags* flags);

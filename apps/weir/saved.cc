@@ -69,6 +69,7 @@ void Adopt(const CLI::App& sub, const SessionNote& note, PotFlags* flags) {
     if (!given("--recall-disk")) flags->recall.disk = fmt::format("{}", note.recall->disk_bytes);
     if (!given("--recall-tokens")) flags->recall.tokens = note.excerpt_slots;
   }
+  flags->aside = note.aside_slots;
   if (!given("--on-overflow")) flags->on_overflow = note.on_overflow == OnOverflow::kError ? "error" : "evict";
 }
 

@@ -72,6 +72,7 @@ SessionNote SessionNote::Of(const Session& session, OnOverflow on_overflow, std:
   out.v_type = plan.pot.v_type;
   out.on_overflow = on_overflow;
   out.excerpt_slots = plan.excerpt_slots;
+  out.aside_slots = plan.aside_slots;
   return out;
 }
 
@@ -100,6 +101,7 @@ std::string SessionNote::ToText() const {
   }
   if (window_rows > 0) text["window_rows"] = window_rows;
   if (excerpt_slots > 0) text["excerpt"] = excerpt_slots;
+  if (aside_slots > 0) text["aside"] = aside_slots;
   if (recall) text["recall"] = ToJson(*recall);
   return JsonText(text);
 }
@@ -108,7 +110,7 @@ Result<SessionNote> SessionNote::Parse(const std::string& text) {
   WEIR_ASSIGN_OR_RETURN(const Json json, ParseJsonObject(text));
   Fields fields(json);
   SessionNote out;
-  int64_t format = 0, pot = 0, chunk = 0, windows = 0, excerpt = 0;
+  int64_t format = 0, pot = 0, chunk = 0, windows = 0, excerpt = 0, aside = 0;
   std::string k_type, v_type, on_overflow;
   fields.Get("format", &format, 1, 1);
   fields.Get("model", &out.model);
@@ -125,6 +127,7 @@ Result<SessionNote> SessionNote::Parse(const std::string& text) {
   const Json* const frames = fields.Get("frames");
   fields.Get("window_rows", &windows, 0, 1 << 26);
   fields.Get("excerpt", &excerpt, 0, 1 << 26);
+  fields.Get("aside", &aside, 0, 1 << 26);
   const Json* const recall = fields.Get("recall");
   WEIR_RETURN_IF_ERROR(fields.Done());
   if (frames != nullptr && !frames->is_null()) {
@@ -145,6 +148,7 @@ Result<SessionNote> SessionNote::Parse(const std::string& text) {
   out.chunk_rows = static_cast<int32_t>(chunk);
   out.window_rows = static_cast<int32_t>(windows);
   out.excerpt_slots = static_cast<int32_t>(excerpt);
+  out.aside_slots = static_cast<int32_t>(aside);
   WEIR_ASSIGN_OR_RETURN(out.k_type, CacheType(k_type));
   WEIR_ASSIGN_OR_RETURN(out.v_type, CacheType(v_type));
   out.on_overflow = on_overflow == "error" ? OnOverflow::kError : OnOverflow::kEvict;
@@ -172,6 +176,9 @@ Status SessionNote::CheckFits(const Session& session, const std::string& fingerp
   if (excerpt_slots != plan.excerpt_slots) {
     return InvalidArgument("the snapshot has {} slots for what recall brings back, this session {}: --recall-tokens {}",
                            excerpt_slots, plan.excerpt_slots, excerpt_slots);
+  }
+  if (aside_slots != plan.aside_slots) {
+    return InvalidArgument("the snapshot has {} slots for rules, this session {}", aside_slots, plan.aside_slots);
   }
   if (k_type != plan.pot.k_type || v_type != plan.pot.v_type) {
     return InvalidArgument("the snapshot holds keys as {} and values as {}, this session as {} and {}",

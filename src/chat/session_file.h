@@ -5,7 +5,8 @@
 // The text is JSON: format, model, fingerprint, policy, pot, chunk, window_rows, k_type, v_type, on_overflow;
 // `conversation` (null for a session without rounds), `watched` (the stream's clock and the frames of its live video;
 // null: neither), `sampler` (null where every answer brings its own), `frames` (the encoder, its fingerprint, and the
-// bytes of the frames that are kept; missing where there are none), `excerpt` (slots for excerpts; missing: none) and
+// bytes of the frames that are kept; missing where there are none), `excerpt` and `aside`
+// (slots for excerpts and for questions aside; missing: none) and
 // `recall` (the selector, the archive's folder and quota, and how far the archive went; missing without recall: the
 // archive itself is not in the file). `weir serve`, `weir chat` and `weir run` write the same files and read each
 // other's.
@@ -45,7 +46,7 @@ struct SessionNote {
     std::string encoder, fingerprint;
   };
   std::optional<Frames> frames;
-  int32_t excerpt_slots = 0;
+  int32_t excerpt_slots = 0, aside_slots = 0;
   struct Recall {
     std::string selector;  // as RecallSpec::text
     int64_t disk_bytes = 0;

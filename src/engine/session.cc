@@ -70,10 +70,12 @@ Result<std::unique_ptr<Session>> Session::Make(Model& model, Backend& backend, c
   parts.evidence = EvidenceSet(core.needs, options);
   parts.LayOut(model, backend, core.needs, core.plan, &out->space_);
   parts.ahead.LayOut(model.config().n_vocab, core.plan.max_guesses, &out->space_);
+  if (core.plan.aside_slots > 0) parts.aside.LayOut(model, backend, &out->space_);
   if (options.watch_attention) parts.trace.LayOut(core.plan.pot, &out->space_);
   WEIR_RETURN_IF_ERROR(out->space_.status());
   parts.prediction.Use(&backend, core.runner.get());
   parts.ahead.Use(&core);
+  parts.aside.Use(&core);
   parts.evidence.Clear(core);
   out->selector_.Prepare();
   out->reads_.Prepare();
@@ -266,6 +268,14 @@ Status Session::SetProbe(std::span<const int32_t> tokens) {
   }
   core_.memo.probe.assign(tokens.begin(), tokens.end());
   return Status();
+}
+
+Status Session::AskAside(std::span<const int32_t> head, std::span<const std::vector<int32_t>> tails,
+                         const Aside::Each& each, const std::atomic<bool>* stop) {
+  WEIR_RETURN_IF_ERROR(reader_.CheckTokens(head));
+  for (const std::vector<int32_t>& tail : tails) WEIR_RETURN_IF_ERROR(reader_.CheckTokens(tail));
+  parts_.ahead.Drop();  // its rows wait in slots and in memory that these rows take
+  return parts_.aside.Ask(head, tails, each, stop);
 }
 
 Result<std::span<float>> Session::Logits() { return parts_.prediction.Logits(); }

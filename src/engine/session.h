@@ -22,6 +22,7 @@
 #include "base/bytes.h"
 #include "base/ledger.h"
 #include "engine/buffer_space.h"
+#include "engine/session/aside.h"
 #include "engine/session/chunk_reader.h"
 #include "engine/session/core.h"
 #include "engine/session/partial_reads.h"
@@ -126,6 +127,15 @@ class Session {
   // Copies the state of another session directly. kInvalidArgument if it has another model, backend, pot or policy;
   // this session is then unchanged. After a device error the session is as new.
   Status CopyFrom(const Session& other);
+
+  // Asks aside: for every tail in turn, reads `head` and the tail on top of what the session holds, calls each(index of
+  // the tail, logits of the token after it, [n_vocab], valid during the call) and removes them again. The stream has no
+  // trace of it (engine/session/aside.h). The head is read once for all tails, unless layers keep a state; a tail's
+  // logits do not depend on the other tails. kInvalidArgument if a head and tail have more tokens than
+  // SessionOptions::aside_slots or than a window in slots of its own sees, for an empty tail, and while the session
+  // holds an excerpt; kCancelled when `*stop` became true between two tails; otherwise errors of Append().
+  Status AskAside(std::span<const int32_t> head, std::span<const std::vector<int32_t>> tails, const Aside::Each& each,
+                  const std::atomic<bool>* stop = nullptr);
 
   // Logits for the token after the last one read, [n_vocab]. kInvalidArgument before the first token.
   Result<std::span<float>> Logits();

@@ -29,6 +29,11 @@ int32_t ExcerptSlots(const SessionOptions& options, int32_t n_slots) {
   return options.excerpt_slots >= 0 ? options.excerpt_slots : n_slots / 4;
 }
 
+// Slots beside those of the stream: for excerpts, and for questions aside.
+int32_t SpareSlots(const SessionOptions& options, int32_t n_slots) {
+  return std::max(ExcerptSlots(options, n_slots), options.aside_slots);
+}
+
 // Rows that a layer with a window holds: what the coming one sees, and those that are read at once, or, one at a time,
 // so many that making room takes little time.
 int64_t WindowRows(int64_t window, int64_t rows_at_once) {
@@ -85,7 +90,7 @@ SessionPlan PlanFor(const Model& model, const Backend& backend, const SessionOpt
                 window_slots = std::max(window_rows, window - 1 + plan.probe_slots);
   const bool apart = !options.windows_in_pot && config.attention.can_hold_windows_apart() && window_rows <= n_slots;
   plan.pot = config.attention.pot(apart);
-  plan.pot.n_slots = n_slots + ExcerptSlots(options, n_slots);
+  plan.pot.n_slots = n_slots + SpareSlots(options, n_slots);
   plan.pot.k_type = options.k_type;
   plan.pot.v_type = plan.pot.values_in_keys ? options.k_type : options.v_type;
   plan.pot.positions = needs.positions;
@@ -96,11 +101,13 @@ SessionPlan PlanFor(const Model& model, const Backend& backend, const SessionOpt
                     .aside = demand.probe_slots > 0 || plan.pot.n_slots > n_slots};
   plan.pot.spread = needs.spread > 0 ? needs.spread : plan.pot.n_kv_heads;
   plan.pot_slots = n_slots;
-  plan.excerpt_slots = plan.pot.n_slots - n_slots;
+  plan.excerpt_slots = ExcerptSlots(options, n_slots);
+  plan.aside_slots = options.aside_slots;
   if (apart) {
     // An excerpt's rows hide as many others from those that come after it, until it is taken back.
     plan.pot.windows.n_rows = static_cast<int32_t>(window_rows);
-    plan.pot.windows.n_slots = static_cast<int32_t>(window_slots + std::min<int64_t>(plan.excerpt_slots, window - 1));
+    plan.pot.windows.n_slots =
+        static_cast<int32_t>(window_slots + std::min<int64_t>(plan.pot.n_slots - n_slots, window - 1));
     plan.pot.windows.n_marks = options.state_marks;
   }
   if (ReadAhead::Suits(config.attention, needs)) {
@@ -124,8 +131,11 @@ SessionPlan PlanFor(const Model& model, const Backend& backend, const SessionOpt
                                       config.attention.n_state_layers, options.state_marks + plan.pot.state.aside),
                           bytes});
   }
-  if (plan.excerpt_slots > 0) {
-    plan.items.push_back({MemTag::kKv, fmt::format("keys and values of excerpts, {} slots", plan.excerpt_slots),
+  if (const int32_t spare = plan.pot.n_slots - n_slots; spare > 0) {
+    const char* const whose = plan.aside_slots == 0     ? "excerpts"
+                              : plan.excerpt_slots == 0 ? "questions aside"
+                                                        : "excerpts and questions aside";
+    plan.items.push_back({MemTag::kKv, fmt::format("keys and values of {}, {} slots", whose, spare),
                           Pot::KvBytes(plan.pot) - potted_kv});
   }
   const PlanItem others[] = {
@@ -141,6 +151,11 @@ SessionPlan PlanFor(const Model& model, const Backend& backend, const SessionOpt
     parts.ahead.LayOut(config.n_vocab, plan.max_guesses, &ahead);
     plan.items.push_back({MemTag::kLogits, fmt::format("guesses of what comes next, {} at once", plan.max_guesses),
                           ahead.bytes(MemTag::kLogits) + ahead.bytes(MemTag::kMeta)});
+  }
+  if (plan.aside_slots > 0) {
+    BufferSpace aside;
+    parts.aside.LayOut(model, backend, &aside);
+    plan.items.push_back({MemTag::kLogits, "logits of questions aside", aside.bytes(MemTag::kLogits)});
   }
   if (options.watch_attention) {
     BufferSpace watched;
@@ -183,6 +198,9 @@ Result<SessionPlan> PlanSession(const Model& model, const Backend& backend, cons
   if (options.excerpt_slots < -1 || options.excerpt_slots > kLargestPot) {
     return InvalidArgument("excerpts of {} tokens: expected 0 to {}", options.excerpt_slots, kLargestPot);
   }
+  if (options.aside_slots < 0 || options.aside_slots > kLargestPot) {
+    return InvalidArgument("questions of {} tokens aside: expected 0 to {}", options.aside_slots, kLargestPot);
+  }
   const EvidenceSet evidence(needs, options);
   WEIR_RETURN_IF_ERROR(evidence.Check(options));
   const int32_t min_slots = needs.min_slots + evidence.demand().probe_slots;
@@ -218,12 +236,12 @@ Result<SessionPlan> PlanSession(const Model& model, const Backend& backend, cons
   } else if (n_slots == 0) {
     // With its excerpts the pot stays within the trained context.
     n_slots = std::max(min_slots, std::min(kDefaultPot, model.config().n_ctx_train));
-    while (n_slots > min_slots && n_slots + ExcerptSlots(options, n_slots) > model.config().n_ctx_train) --n_slots;
+    while (n_slots > min_slots && n_slots + SpareSlots(options, n_slots) > model.config().n_ctx_train) --n_slots;
   }
   if (const int32_t most = model.config().attention.n_learned_positions;
-      most > 0 && n_slots + ExcerptSlots(options, n_slots) > most) {
+      most > 0 && n_slots + SpareSlots(options, n_slots) > most) {
     return InvalidArgument("a pot of {} tokens: this model has learned {} positions, which is its largest pot",
-                           n_slots + ExcerptSlots(options, n_slots), most);
+                           n_slots + SpareSlots(options, n_slots), most);
   }
   SessionPlan plan = PlanFor(model, backend, options, needs, n_slots);
   if (budget > 0 && plan.total_bytes > budget && options.chunk_rows == 0) {

@@ -45,6 +45,9 @@ struct SessionOptions {
   bool always_guess = false;  // whether it pays or not
   // More slots than pot_slots, kept free for excerpts (Session::AppendOptions::excerpt). -1: a quarter of pot_slots.
   int32_t excerpt_slots = 0;
+  // Slots kept free for questions asked aside (Session::AskAside()): tokens of the longest one. They are beside
+  // pot_slots; an excerpt's may be among them, as the two are never there together. 0: nothing is asked aside.
+  int32_t aside_slots = 0;
   // Copies of what cannot un-read, a model's recurrent state and windows, at places that Session::Rewind() may go back
   // to.
   int32_t state_marks = 0;
@@ -59,9 +62,10 @@ struct SessionOptions {
 
 // The whole ledger of a session, before a byte is allocated.
 struct SessionPlan {
-  PotShape pot;               // with the slots for excerpts
+  PotShape pot;               // with the slots for excerpts and for questions aside
   int32_t pot_slots = 0;      // |M|: without them
-  int32_t excerpt_slots = 0;  // the rest
+  int32_t excerpt_slots = 0;  // for what was forgotten and is read again
+  int32_t aside_slots = 0;    // for questions aside; the same slots, as many as the larger of the two
   int32_t chunk_rows = 0;
   int32_t probe_slots = 0;  // of pot_slots, kept free for a probe
   int32_t max_guesses = 0;  // as in the options, or fewer where chunks are smaller; 0 where none would be read

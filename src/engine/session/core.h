@@ -80,9 +80,9 @@ struct SessionCore {
   StreamListener* listener = nullptr;  // may be nullptr
   int64_t n_question_left = 0;         // tokens of the round's question that are still to come
 
-  // Slots kept free at present: for a probe, and for an excerpt that is not there.
+  // Slots kept free at present: for a probe, for questions aside, and for an excerpt that is not there.
   int32_t n_reserved() const {
-    return plan.probe_slots + plan.excerpt_slots - static_cast<int32_t>(excerpt.end - excerpt.begin);
+    return plan.probe_slots + plan.pot.n_slots - plan.pot_slots - static_cast<int32_t>(excerpt.end - excerpt.begin);
   }
   // The pot's slots without those.
   int32_t n_slots() const { return plan.pot.n_slots - n_reserved(); }
