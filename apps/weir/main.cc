@@ -32,7 +32,8 @@ std::string LongName(const std::string& argument) {
 
 // Whether the next word may be any text, one that looks like a flag included.
 bool TakesText(std::string_view argument) {
-  constexpr std::string_view kFlags[] = {"-p", "--prompt", "--ask", "--system", "-sys", "--pin", "-f", "--file", "-m"};
+  constexpr std::string_view kFlags[] = {"-p",   "--prompt", "--ask", "--when", "--then", "--system",
+                                         "-sys", "--pin",    "-f",    "--file", "-m"};
   return std::find(std::begin(kFlags), std::end(kFlags), argument) != std::end(kFlags);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/frame_feed.h"
 
+#include <algorithm>
 #include <chrono>
 #include <system_error>
 #include <utility>
@@ -12,6 +13,7 @@ Result<std::unique_ptr<FrameFeed>> FrameFeed::Start(PictureReader& reader, const
   const int32_t n_waiting = reader.room().n_waiting;
   if (n_waiting < 2) return InvalidArgument("a queue of {} frames; at least 2 are needed", n_waiting);
   std::unique_ptr<FrameFeed> out(new FrameFeed(reader, options.drop));
+  if (options.still) out->change_.emplace(options.still->least, options.still->max_gap_ms);
   Ledger& ledger = reader.session().ledger();
   for (int32_t i = 0; i < n_waiting; ++i) {
     Slot& slot = out->slots_.emplace_back();
@@ -40,10 +42,16 @@ FrameFeed::~FrameFeed() {
 
 int FrameFeed::Claim() {
   std::unique_lock<std::mutex> lock(mutex_);
-  if (free_.empty() && drop_ && !ready_.empty()) {
-    free_.push_back(ready_.front());
-    ready_.pop_front();
+  const auto oldest = std::ranges::find_if(ready_, [](const Waiting& waiting) { return waiting.slot >= 0; });
+  if (free_.empty() && drop_ && oldest != ready_.end()) {
+    free_.push_back(oldest->slot);
+    ready_.erase(oldest);
     ++counters_.dropped;
+    // At most one entry for frames that were left out stands between two frames.
+    if (ready_.size() > 1 && ready_[0].slot < 0 && ready_[1].slot < 0) {
+      ready_[1].n_still += ready_[0].n_still;
+      ready_.pop_front();
+    }
   }
   changed_.wait(lock, [this] { return !free_.empty() || stop_; });
   if (stop_) return -1;
@@ -59,6 +67,10 @@ void FrameFeed::Read() {
     const Result<bool> more = reader_->Next(&frame, &stop_);
     if (!more.ok()) status = more.status();
     if (!more.ok() || !*more) break;
+    if (change_ && !change_->Use(frame.rgb, frame.width, frame.height, frame.t_src_ms)) {
+      PassOver(frame.t_src_ms);
+      continue;
+    }
     const int slot = Claim();
     if (slot < 0) break;
     slots_[static_cast<size_t>(slot)].t_src_ms = frame.t_src_ms;
@@ -67,12 +79,22 @@ void FrameFeed::Read() {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (!status.ok()) break;
     ++counters_.arrived;
-    ready_.push_back(slot);
+    ready_.push_back({.slot = slot});
     changed_.notify_all();
   }
   const std::lock_guard<std::mutex> lock(mutex_);
   done_ = true;
   if (!stop_) status_ = std::move(status);
+  changed_.notify_all();
+}
+
+void FrameFeed::PassOver(int64_t t_src_ms) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  ++counters_.arrived;
+  ++counters_.still;
+  if (ready_.empty() || ready_.back().slot >= 0) ready_.push_back({});
+  ++ready_.back().n_still;
+  ready_.back().t_src_ms = t_src_ms;
   changed_.notify_all();
 }
 
@@ -84,10 +106,15 @@ bool FrameFeed::Take(Prepared* frame, int64_t wait_ms) {
   }
   changed_.wait_for(lock, std::chrono::milliseconds(wait_ms), [this] { return !ready_.empty() || done_; });
   if (ready_.empty()) return false;
-  taken_ = ready_.front();
+  const Waiting next = ready_.front();
   ready_.pop_front();
+  if (next.slot < 0) {
+    *frame = {next.t_src_ms, nullptr, next.n_still};
+    return true;
+  }
+  taken_ = next.slot;
   const Slot& slot = slots_[static_cast<size_t>(taken_)];
-  *frame = {slot.t_src_ms, slot.pixels.as<float>()};
+  *frame = {slot.t_src_ms, slot.pixels.as<float>(), 0};
   return true;
 }
 
@@ -104,7 +131,7 @@ Status FrameFeed::status() const {
 FrameFeed::Counters FrameFeed::counters() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   Counters out = counters_;
-  out.waiting = static_cast<int64_t>(ready_.size());
+  out.waiting = std::ranges::count_if(ready_, [](const Waiting& waiting) { return waiting.slot >= 0; });
   return out;
 }
 

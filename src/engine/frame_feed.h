@@ -12,6 +12,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "engine/picture_reader.h"
+#include "media/frame_change.h"
 #include "media/media.h"
 
 namespace weir {
@@ -28,9 +30,16 @@ class FrameFeed {
   struct Options {
     FrameOptions frames;
     bool drop = true;  // false: the source waits when the queue is full
+    // Leaves out frames that show the same as the last one that was not left out (media/frame_change.h).
+    struct Still {
+      double least = 3;
+      int64_t max_gap_ms = 10'000;
+    };
+    std::optional<Still> still;
   };
   struct Counters {
     int64_t arrived = 0;  // read from the source so far
+    int64_t still = 0;    // of these, left out because nothing had changed
     int64_t dropped = 0;  // of these, dropped because the queue was full
     int64_t waiting = 0;  // of these, in the queue now
   };
@@ -45,7 +54,10 @@ class FrameFeed {
 
   struct Prepared {
     int64_t t_src_ms = 0;
-    const float* pixels = nullptr;  // for PictureReader::ReadPrepared(); valid until the next call of Take()
+    // For PictureReader::ReadPrepared(); valid until the next call of Take(). nullptr: n_still frames were left out,
+    // the last of them at t_src_ms.
+    const float* pixels = nullptr;
+    int64_t n_still = 0;
   };
   // Takes the oldest waiting frame; false if none arrived within `wait_ms` or the source has ended.
   bool Take(Prepared* frame, int64_t wait_ms);
@@ -62,20 +74,30 @@ class FrameFeed {
     HostBuffer pixels;
   };
 
+  // What waits to be taken: a slot, or frames that were left out.
+  struct Waiting {
+    int slot = -1;
+    int64_t n_still = 0, t_src_ms = 0;
+  };
+
   FrameFeed(PictureReader& reader, bool drop) : pictures_(reader), drop_(drop) {}
   void Read();
+  // A frame was left out.
+  void PassOver(int64_t t_src_ms);
   // A free buffer, or -1 if the feed is being stopped.
   int Claim();
 
   PictureReader& pictures_;
   const bool drop_;
   std::unique_ptr<FrameReader> reader_;
+  std::optional<FrameChange> change_;  // used by the thread
   std::vector<Slot> slots_;
   std::atomic<bool> stop_{false};
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<int> free_, ready_;  // of slots_
+  std::deque<int> free_;  // of slots_
+  std::deque<Waiting> ready_;
   int taken_ = -1;
   Counters counters_;
   bool done_ = false;

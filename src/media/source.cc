@@ -19,6 +19,13 @@ constexpr const char* kSelfContainedFormats =
     "png_pipe,jpeg_pipe,webp_pipe,bmp_pipe,tiff_pipe,pgm_pipe,ppm_pipe,gif,mov,matroska,avi,mpegts,mpeg,ogg,flv,"
     "yuv4mpegpipe";
 
+// An address as messages show it.
+std::string WithoutPassword(const std::string& source) {
+  const size_t begin = source.find("://") + 3, end = source.find('/', begin);
+  const size_t at = source.substr(0, end).rfind('@');
+  return at == std::string::npos || at < begin ? source : source.substr(0, begin) + "..." + source.substr(at);
+}
+
 }  // namespace
 
 OpenSource::OpenSource(OpenSource&& other) noexcept
@@ -58,6 +65,12 @@ Result<OpenSource> OpenMediaSource(const std::string& source, bool again) {
   }
   struct stat info;
   if (stat(source.c_str(), &info) != 0) {
+    if (const size_t kind = source.find("://"); kind != std::string::npos && kind > 0) {
+      return Unsupported(
+          "{}: addresses of the kind {}:// are not supported; a picture or video is a file, a named pipe, a camera "
+          "(/dev/video0), an rtsp:// or rtsps:// stream, or - for standard input",
+          WithoutPassword(source), source.substr(0, kind));
+    }
     return errno == ENOENT || errno == ENOTDIR ? NotFound("{}: no such file", source)
                                                : IoError("{}: {}", source, std::strerror(errno));
   }

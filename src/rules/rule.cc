@@ -84,9 +84,9 @@ Result<Rule> RuleFromJson(const Json& json) {
 
 Json ToJson(const Rule& rule) {
   const RuleTuning& t = rule.tuning;
-  return {{"id", rule.id},     {"when", rule.when()}, {"on", t.on},         {"off", t.off},
-          {"least", t.least},  {"begin", t.n_begin},  {"end", t.n_end},     {"calibrate", t.n_calibrate},
-          {"cooldown_ms", t.cooldown_ms}};
+  return {{"id", rule.id},  {"when", rule.when()},        {"on", t.on},
+          {"off", t.off},   {"least", t.least},           {"begin", t.n_begin},
+          {"end", t.n_end}, {"calibrate", t.n_calibrate}, {"cooldown_ms", t.cooldown_ms}};
 }
 
 }  // namespace weir

@@ -91,35 +91,44 @@ Status RuleSet::Check(Session& session, const Conversation& conversation, int64_
     n_tokens += std::ssize(group.head);
     for (const std::vector<int32_t>& tail : group.tails) n_tokens += std::ssize(tail);
   }
-  for (size_t i = 0; i < rules_.size(); ++i) {
-    Watched& watched = rules_[i];
-    RuleTracker& tracker = watched.tracker;
-    if (!tracker.holds() && !tracker.rising()) watched.from_token = seen_before_;
-    const RuleTracker::Step step = tracker.Check(odds[i], t_ms);
-    watched.log_odds = odds[i];
-    watched.score = step.score;
-    if (step.change == RuleTracker::Change::kNone) continue;
-    RuleEvent event;
-    event.id = ++n_events_;
-    event.began = step.change == RuleTracker::Change::kBegan;
-    if (event.began) watched.began_id = event.id;
-    event.began_id = watched.began_id;
-    event.rule = watched.rule.id;
-    event.when = watched.rule.when();
-    event.t_ms = t_ms;
-    event.since_ms = tracker.since_ms();
-    event.score = step.score;
-    event.log_odds = odds[i];
-    event.peak = tracker.peak();
-    event.evidence = FindEvidence(session, tokenizer_, watched.from_token);
-    events->push_back(std::move(event));
-  }
+  for (size_t i = 0; i < rules_.size(); ++i) Take(session, i, odds[i], t_ms, events);
   seen_before_ = session.n_seen();
   ++cost_.n_checks;
   cost_.n_asked += std::ssize(rules_);
   cost_.n_tokens += n_tokens;
   cost_.seconds += SecondsSince(start);
   return Status();
+}
+
+void RuleSet::Repeat(const Session& session, int64_t t_ms, std::vector<RuleEvent>* events) {
+  for (size_t i = 0; i < rules_.size(); ++i) {
+    if (rules_[i].asked) Take(session, i, rules_[i].log_odds, t_ms, events);
+  }
+}
+
+void RuleSet::Take(const Session& session, size_t rule, double log_odds, int64_t t_ms, std::vector<RuleEvent>* events) {
+  Watched& watched = rules_[rule];
+  RuleTracker& tracker = watched.tracker;
+  if (!tracker.holds() && !tracker.rising()) watched.from_token = seen_before_;
+  const RuleTracker::Step step = tracker.Check(log_odds, t_ms);
+  watched.asked = true;
+  watched.log_odds = log_odds;
+  watched.score = step.score;
+  if (step.change == RuleTracker::Change::kNone) return;
+  RuleEvent event;
+  event.id = ++n_events_;
+  event.began = step.change == RuleTracker::Change::kBegan;
+  if (event.began) watched.began_id = event.id;
+  event.began_id = watched.began_id;
+  event.rule = watched.rule.id;
+  event.when = watched.rule.when();
+  event.t_ms = t_ms;
+  event.since_ms = tracker.since_ms();
+  event.score = step.score;
+  event.log_odds = log_odds;
+  event.peak = tracker.peak();
+  event.evidence = FindEvidence(session, tokenizer_, watched.from_token);
+  events->push_back(std::move(event));
 }
 
 Json RuleSet::Save() const {

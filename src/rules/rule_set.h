@@ -57,6 +57,7 @@ class RuleSet {
     RuleTracker tracker;
     int64_t from_token = 0;  // where the evidence of the next event begins
     int64_t began_id = 0;
+    bool asked = false;              // at least once
     double log_odds = 0, score = 0;  // at the last check
   };
   const std::vector<Watched>& rules() const { return rules_; }
@@ -68,11 +69,15 @@ class RuleSet {
   Status Check(Session& session, const Conversation& conversation, int64_t t_ms, std::vector<RuleEvent>* events,
                const std::atomic<bool>* stop = nullptr);
 
+  // The moment t_ms is as it was at the last check: the rules are not asked again, and have the same log-odds. Nothing
+  // happens before the first check of all rules.
+  void Repeat(const Session& session, int64_t t_ms, std::vector<RuleEvent>* events);
+
   // What checks cost so far.
   struct Cost {
-    int64_t n_checks = 0;   // of the set
-    int64_t n_asked = 0;    // rules asked, of all checks
-    int64_t n_tokens = 0;   // read for them
+    int64_t n_checks = 0;  // of the set
+    int64_t n_asked = 0;   // rules asked, of all checks
+    int64_t n_tokens = 0;  // read for them
     double seconds = 0;
   };
   const Cost& cost() const { return cost_; }
@@ -92,6 +97,7 @@ class RuleSet {
     std::vector<std::vector<int32_t>> tails;
   };
   std::vector<Group> GroupsOf(const Conversation& conversation) const;
+  void Take(const Session& session, size_t rule, double log_odds, int64_t t_ms, std::vector<RuleEvent>* events);
 
   const Tokenizer& tokenizer_;
   std::vector<Watched> rules_;

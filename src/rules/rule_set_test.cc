@@ -67,12 +67,16 @@ TEST_F(RuleSetTest, ScoresAreThoseOfTheQuestionReadInItsPlace) {
     ASSERT_LT(std::ssize(asked), kRoom);
     double expected = 0;
     const std::vector<std::vector<int32_t>> tails = {asked};
-    ASSERT_TRUE(other->AskAside({}, tails, [&](size_t, std::span<const float> logits) {
-                       double all = 0;
-                       for (const float logit : logits) all += std::exp(static_cast<double>(logit));
-                       const double p = std::exp(logits[static_cast<size_t>(watched.answers.for_it[0])]) / all;
-                       expected = std::log(p / (1 - p));
-                     }).ok());
+    ASSERT_TRUE(other
+                    ->AskAside({}, tails,
+                               [&](size_t, std::span<const float> logits) {
+                                 double all = 0;
+                                 for (const float logit : logits) all += std::exp(static_cast<double>(logit));
+                                 const double p =
+                                     std::exp(logits[static_cast<size_t>(watched.answers.for_it[0])]) / all;
+                                 expected = std::log(p / (1 - p));
+                               })
+                    .ok());
     EXPECT_NEAR(watched.log_odds, expected, 1e-3) << watched.rule.when();
     // The first token of the answer as the conversation would tell it.
     Conversation told = *conversation_;
@@ -108,6 +112,25 @@ TEST_F(RuleSetTest, EventsHaveIdsTimesAndWhatIsHeld) {
     ASSERT_TRUE(rules_.Check(*session_, *conversation_, 20000 + i, &events).ok());
   }
   EXPECT_EQ(events.size(), 1u);
+}
+
+TEST_F(RuleSetTest, AMomentLikeTheLastOneCountsWithoutBeingAsked) {
+  Rule rule = Asks("Who came? => the man");
+  rule.tuning = {.on = 1e-9, .off = -1000, .least = -30, .n_begin = 2, .n_end = 1, .n_calibrate = 1};
+  ASSERT_TRUE(Add(rule, &rules_).ok());
+  std::vector<RuleEvent> events;
+  rules_.Repeat(*session_, 0, &events);
+  EXPECT_FALSE(rules_.rules()[0].tracker.calibrated()) << "nothing was asked yet";
+  for (int i = 0; i < 12 && !rules_.rules()[0].tracker.rising(); ++i) {
+    Say(i % 2 == 0 ? " the sea" : " the man came");
+    ASSERT_TRUE(rules_.Check(*session_, *conversation_, 1000 * i, &events).ok());
+  }
+  ASSERT_TRUE(rules_.rules()[0].tracker.rising());
+  const int64_t n_asked = rules_.cost().n_asked;
+  rules_.Repeat(*session_, 20000, &events);
+  EXPECT_EQ(rules_.cost().n_asked, n_asked);
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].t_ms, 20000);
 }
 
 TEST_F(RuleSetTest, ARuleScoresTheSameWhateverTheOthersAre) {
@@ -217,8 +240,8 @@ TEST(RuleTest, JsonIsReadFieldByField) {
 TEST(LogOddsTest, OfWordsAndOfOneAnswer) {
   const std::vector<float> logits = {0, 1, 2, -1};
   EXPECT_NEAR(LogOdds(logits, {{1}, {0}, {}}), 1, 1e-9);
-  EXPECT_NEAR(LogOdds(logits, {{1, 2}, {0, 3}, {}}),
-              std::log((std::exp(1.0) + std::exp(2.0)) / (1 + std::exp(-1.0))), 1e-9);
+  EXPECT_NEAR(LogOdds(logits, {{1, 2}, {0, 3}, {}}), std::log((std::exp(1.0) + std::exp(2.0)) / (1 + std::exp(-1.0))),
+              1e-9);
   EXPECT_NEAR(LogOdds(logits, {{2}, {}, {}}), 2 - std::log(1 + std::exp(1.0) + std::exp(-1.0)), 1e-9);
   constexpr float kNever = -std::numeric_limits<float>::infinity();
   EXPECT_EQ(LogOdds(std::vector<float>{kNever, 1}, {{0}, {}, {}}), -std::numeric_limits<double>::infinity());

@@ -51,7 +51,8 @@ Result<RuleAnswers> AnswersOf(const Rule& rule, const Tokenizer& tokenizer, cons
     out.against = WholeWords(tokenizer, {"no", "No", "NO"});
     if (out.for_it.empty() || out.against.empty()) {
       return Unsupported(
-          "this model's vocabulary has no words for yes and no; watch for the answer to a question: 'QUESTION => ANSWER'");
+          "this model's vocabulary has no words for yes and no; watch for the answer to a question: 'QUESTION => "
+          "ANSWER'");
     }
     return out;
   }
@@ -99,8 +100,8 @@ int64_t MostTokens(const Rule& rule, const RuleAnswers& answers, const Conversat
   answered.Asked();
   answered.Answered(true);
   int64_t most = 0;
-  for (const Conversation* talk : {&conversation, const_cast<const Conversation*>(&open),
-                                   const_cast<const Conversation*>(&answered)}) {
+  for (const Conversation* talk :
+       {&conversation, const_cast<const Conversation*>(&open), const_cast<const Conversation*>(&answered)}) {
     const RuleQuestion question = QuestionOf(rule, answers, *talk);
     most = std::max(most, std::ssize(question.head) + std::ssize(question.tail));
   }

@@ -36,7 +36,8 @@ Usual UsualOf(const std::deque<double>& values) {
 }  // namespace
 
 Status CheckTuning(const RuleTuning& t) {
-  if (!(t.on > 0 && t.on <= 1e3)) return InvalidArgument("a rule that begins at a score of {}: above 0, at most 1000", t.on);
+  if (!(t.on > 0 && t.on <= 1e3))
+    return InvalidArgument("a rule that begins at a score of {}: above 0, at most 1000", t.on);
   if (!(t.off <= t.on && t.off >= -1e3)) {
     return InvalidArgument("a rule that ends below a score of {}: at most the {} at which it begins", t.off, t.on);
   }
@@ -45,13 +46,15 @@ Status CheckTuning(const RuleTuning& t) {
                            RuleTracker::kMostOdds);
   }
   if (t.n_begin < 1 || t.n_end < 1 || t.n_begin > kMostChecks || t.n_end > kMostChecks) {
-    return InvalidArgument("a rule begins and ends after 1 to {} checks in a row, not {} and {}", kMostChecks, t.n_begin,
-                           t.n_end);
+    return InvalidArgument("a rule begins and ends after 1 to {} checks in a row, not {} and {}", kMostChecks,
+                           t.n_begin, t.n_end);
   }
   if (t.n_calibrate < 1 || t.n_calibrate > RuleTracker::kUsual) {
-    return InvalidArgument("a rule learns what is usual from 1 to {} checks, not {}", RuleTracker::kUsual, t.n_calibrate);
+    return InvalidArgument("a rule learns what is usual from 1 to {} checks, not {}", RuleTracker::kUsual,
+                           t.n_calibrate);
   }
-  if (t.cooldown_ms < 0 || t.cooldown_ms > kMostMs) return InvalidArgument("a rule that rests for {} ms", t.cooldown_ms);
+  if (t.cooldown_ms < 0 || t.cooldown_ms > kMostMs)
+    return InvalidArgument("a rule that rests for {} ms", t.cooldown_ms);
   return Status();
 }
 
@@ -98,7 +101,7 @@ RuleTracker::Step RuleTracker::Check(double log_odds, int64_t t_ms) {
   }
   peak_ = std::max(peak_, out.score);
   if (++n_above_ < tuning_.n_begin) {
-    Learn(odds);
+    if (n_above_ == 1) Learn(odds);  // a single one may be usual; a row of them must not become it
     return out;
   }
   holds_ = true;
@@ -108,9 +111,10 @@ RuleTracker::Step RuleTracker::Check(double log_odds, int64_t t_ms) {
 }
 
 Json RuleTracker::Save() const {
-  return {{"usual", usual_},      {"calibrated", calibrated_}, {"holds", holds_},       {"learned", n_learned_},
-          {"above", n_above_},    {"below", n_below_},         {"since_ms", since_ms_}, {"rests_until_ms", rests_until_ms_},
-          {"peak", peak_}};
+  return {
+      {"usual", usual_},   {"calibrated", calibrated_}, {"holds", holds_},       {"learned", n_learned_},
+      {"above", n_above_}, {"below", n_below_},         {"since_ms", since_ms_}, {"rests_until_ms", rests_until_ms_},
+      {"peak", peak_}};
 }
 
 Status RuleTracker::Restore(const Json& saved) {

@@ -104,6 +104,14 @@ TEST_F(RuleTrackerTest, UnlikelyIsNeverAnEvent) {
   EXPECT_EQ(Run(Times(2, -1)), ".B");
 }
 
+TEST_F(RuleTrackerTest, ALongHoldIsReachedByAYoungRule) {
+  RuleTuning tuning;
+  tuning.n_begin = 20;
+  Become(tuning);
+  Run(Times(8, -6));
+  EXPECT_EQ(Run(Times(20, 2)), std::string(19, '.') + "B");
+}
+
 TEST_F(RuleTrackerTest, ItRestsAfterAnEvent) {
   RuleTuning tuning;
   tuning.cooldown_ms = 5000;
@@ -144,9 +152,15 @@ TEST_F(RuleTrackerTest, ARestoredTrackerGoesOnAlike) {
 
 TEST_F(RuleTrackerTest, BrokenStatesAreRefused) {
   const Json good = tracker_.Save();
-  for (const auto& [key, value] : std::vector<std::pair<std::string, Json>>{
-           {"usual", Json(std::vector<double>(65, 0))}, {"usual", {"x"}}, {"usual", {1e9}}, {"usual", 3},
-           {"above", 2}, {"below", -1}, {"learned", 65}, {"holds", "yes"}, {"more", 1}}) {
+  for (const auto& [key, value] : std::vector<std::pair<std::string, Json>>{{"usual", Json(std::vector<double>(65, 0))},
+                                                                            {"usual", {"x"}},
+                                                                            {"usual", {1e9}},
+                                                                            {"usual", 3},
+                                                                            {"above", 2},
+                                                                            {"below", -1},
+                                                                            {"learned", 65},
+                                                                            {"holds", "yes"},
+                                                                            {"more", 1}}) {
     Json bad = good;
     bad[key] = value;
     EXPECT_EQ(tracker_.Restore(bad).code(), StatusCode::kInvalidArgument) << key;

@@ -1,7 +1,8 @@
 // weir-plugin: command
 // SPDX-License-Identifier: Apache-2.0
-// weir watch: reads a video as it plays and answers questions about it at any time.
-#include <fmt/core.h>
+// weir watch: reads a video as it plays, or a text as it grows, answers questions about it at any time, and tells when
+// rules hold.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <deque>
@@ -12,39 +13,22 @@
 #include "base/clock.h"
 #include "chat/talk.h"
 #include "commands/command.h"
+#include "duration.h"
 #include "engine/frame_feed.h"
 #include "io/json.h"
 #include "line_input.h"
 #include "print.h"
+#include "rule_watch.h"
+#include "text_watch.h"
 
 namespace weir::app {
 namespace {
 
 struct WatchFlags {
-  std::string source, ask, system, every, report;
+  std::string source, follow, ask, system, every, report, still;
   bool fast = false;
   int queue = 8;
 };
-
-// "30s", "1.5m", "500ms", "2h"; seconds without a unit.
-Result<int64_t> ParseDuration(const char* flag, const std::string& text) {
-  char* end = nullptr;
-  const double value = std::strtod(text.c_str(), &end);
-  const std::string unit = end;
-  const double scale = unit == "ms"                  ? 1
-                       : unit.empty() || unit == "s" ? 1e3
-                       : unit == "m"                 ? 60e3
-                       : unit == "h"                 ? 3600e3
-                                                     : 0;
-  if (end == text.c_str() || !std::isfinite(value) || value * scale < 1 || value * scale > 1e12) {
-    return InvalidArgument("{} '{}' is not a duration; write for example 500ms, 30s, 2m or 1h", flag, text);
-  }
-  return static_cast<int64_t>(std::llround(value * scale));
-}
-
-std::string TimeText(int64_t ms) {
-  return fmt::format("{}:{:02}:{:02}.{}", ms / 3600000, ms / 60000 % 60, ms / 1000 % 60, ms / 100 % 10);
-}
 
 // Lines of standard input, without waiting for them.
 class Questions {
@@ -118,23 +102,32 @@ class Watcher {
     if (recall_ != nullptr) talk_.SetRecaller(&recall_->recaller());
   }
 
-  Status Begin(const std::string& system) {
+  Status Begin(const std::string& system, const RuleFlags& flags, std::vector<Rule> rules) {
     std::optional<std::string> text;
     if (!system.empty()) text = system;
     TalkReading reading;
     reading.pinned = text.has_value();
-    return talk_.Read(talk_.conversation().Begin(text), reading);
+    WEIR_RETURN_IF_ERROR(talk_.Read(talk_.conversation().Begin(text), reading));
+    if (rules.empty()) return Status();
+    if (reader_.frames().keeps()) {
+      return Unsupported("rules need an encoder that reads frames one by one; this one reads them together");
+    }
+    check_every_ = std::max(flags.check, 1);
+    WEIR_ASSIGN_OR_RETURN(rules_,
+                          RuleWatch::Make(flags, std::move(rules), session_, tokenizer_, talk_.conversation(), json_));
+    return Status();
   }
 
   Status See(const FrameFeed::Prepared& frame) {
     t_ms_ = frame.t_src_ms;
-    WEIR_RETURN_IF_ERROR(talk_.OpenTurn(Reading()));
     Session::AppendOptions append;
     append.t_src_ms = t_ms_;
     append.stop = &StopFlag();
+    if (frame.pixels == nullptr) return rules_ == nullptr ? Status() : rules_->Repeat(frame.n_still, t_ms_);
+    WEIR_RETURN_IF_ERROR(talk_.OpenTurn(Reading()));
     WEIR_RETURN_IF_ERROR(reader_.ReadPrepared(frame.pixels, append));
-    ++n_looked_;
-    return Status();
+    if (++n_looked_ % check_every_ != 0 || rules_ == nullptr) return Status();
+    return rules_->Check(talk_.conversation(), t_ms_);
   }
 
   Status Ask(const std::string& question) {
@@ -187,6 +180,7 @@ class Watcher {
   }
 
   void End() {
+    if (rules_ != nullptr) rules_->End();
     if (recall_ != nullptr) EndRecall(*recall_, &told_off_);
   }
 
@@ -213,6 +207,7 @@ class Watcher {
                                    {"t_ms", t_ms},
                                    {"frames_arrived", frames.arrived},
                                    {"frames_looked_at", n_looked_},
+                                   {"frames_still", frames.still},
                                    {"frames_dropped", frames.dropped},
                                    {"frames_waiting", frames.waiting},
                                    {"frames_per_s", FramesPerSecond()},
@@ -221,6 +216,7 @@ class Watcher {
                                    {"tokens_dropped", tokens.dropped}};
     if (const auto modalities = ModalitiesJson(tokens); !modalities.is_null()) line["modalities"] = modalities;
     AddPruned(&reader_, &line);
+    if (rules_ != nullptr) line["rules"] = rules_->Figures();
     line["session_bytes"] = session_.ledger().used_bytes();
     line["resident_bytes"] = ResidentBytes();
     return line;
@@ -230,12 +226,15 @@ class Watcher {
     const FrameFeed::Counters frames = feed_.counters();
     const SessionCounters tokens = session_.counters();
     const std::string pruned = PrunedText(reader_);
-    Print(stderr,
-          "watch    {}{} frames looked at ({:.2f}/s), {} dropped, {} waiting; tokens {} seen, {} kept; {}{}session {}, "
-          "process {}\n",
-          what, CountText(n_looked_), FramesPerSecond(), CountText(frames.dropped), CountText(frames.waiting),
-          CountText(tokens.seen), CountText(tokens.kept), pruned, pruned.empty() ? "" : "; ",
-          BytesText(session_.ledger().used_bytes()), BytesText(ResidentBytes()));
+    Print(
+        stderr,
+        "watch    {}{} frames looked at ({:.2f}/s), {}{} dropped, {} waiting; tokens {} seen, {} kept; {}{}session {}, "
+        "process {}\n",
+        what, CountText(n_looked_), FramesPerSecond(),
+        frames.still > 0 ? CountText(frames.still) + " without a change, " : "", CountText(frames.dropped),
+        CountText(frames.waiting), CountText(tokens.seen), CountText(tokens.kept), pruned, pruned.empty() ? "" : "; ",
+        BytesText(session_.ledger().used_bytes()), BytesText(ResidentBytes()));
+    if (rules_ != nullptr) Print(stderr, "{}\n", rules_->FiguresText());
   }
 
   Session& session_;
@@ -248,6 +247,8 @@ class Watcher {
   const bool json_;
   StreamRecall* const recall_;  // nullptr without --recall
   ToldOff told_off_;
+  std::unique_ptr<RuleWatch> rules_;  // nullptr: none
+  int check_every_ = 1;
   const Clock::time_point start_ = Clock::now();
   int64_t t_ms_ = 0, n_looked_ = 0;  // the latest frame's time; frames that are part of the stream
 };
@@ -267,9 +268,31 @@ class Schedule {
   int64_t next_;
 };
 
+// What --follow shares with video.
+Status Follow(const ModelFlags& model_flags, PotFlags& pot_flags, const AnswerFlags& answer, const WatchFlags& flags,
+              const RuleFlags& rule_flags) {
+  WEIR_ASSIGN_OR_RETURN(std::vector<Rule> rules, ParseRules(rule_flags));
+  TextWatchFlags text = {
+      .follow = flags.follow, .system = flags.system, .whole = flags.fast, .json = answer.output == "json"};
+  if (!flags.report.empty()) {
+    WEIR_ASSIGN_OR_RETURN(text.report_ms, ParseDuration("--report", flags.report));
+  }
+  pot_flags.aside = kRuleTokens;
+  return WatchText(model_flags, pot_flags, rule_flags, std::move(rules), text);
+}
+
+Result<std::optional<FrameFeed::Options::Still>> ParseStill(const std::string& text) {
+  if (text.empty()) return std::optional<FrameFeed::Options::Still>();
+  FrameFeed::Options::Still out;
+  WEIR_ASSIGN_OR_RETURN(out.max_gap_ms, ParseDuration("--skip-still", text));
+  return std::optional(out);
+}
+
 Status Watch(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, PictureFlags& pictures,
-             const WatchFlags& flags) {
+             const WatchFlags& flags, const RuleFlags& rule_flags) {
   int64_t every = 0, report = 0;
+  WEIR_ASSIGN_OR_RETURN(std::vector<Rule> rules, ParseRules(rule_flags));
+  if (!rules.empty()) pot_flags.aside = kRuleTokens;
   if (!flags.every.empty()) {
     if (flags.ask.empty()) return InvalidArgument("--every needs a question: --ask TEXT");
     WEIR_ASSIGN_OR_RETURN(every, ParseDuration("--every", flags.every));
@@ -286,6 +309,7 @@ Status Watch(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, 
                         ChatTemplate::ForFile(setup.model->file(), setup.model->tokenizer(), model_flags.chat_template,
                                               model_flags.chat_arguments));
   FrameFeed::Options options;
+  WEIR_ASSIGN_OR_RETURN(options.still, ParseStill(flags.still));
   options.frames = ToFrameOptions(pictures);
   options.frames.real_time = !flags.fast;
   options.drop = !flags.fast;
@@ -297,7 +321,7 @@ Status Watch(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, 
   Questions questions(flags.source != "-");
   Schedule ask(every), reports(report);
   Watcher watcher(setup, std::move(sampler), chat, answer, *feed, answer.output == "json");
-  WEIR_RETURN_IF_ERROR(watcher.Begin(flags.system));
+  WEIR_RETURN_IF_ERROR(watcher.Begin(flags.system, rule_flags, std::move(rules)));
   Questions::Question question;
   FrameFeed::Prepared frame;
   while (!StopFlag()) {
@@ -331,30 +355,53 @@ Status Watch(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, 
   return StopFlag() ? Cancelled("stopped; the answers so far are above") : Status();
 }
 
+constexpr const char* kExamples =
+    R"(Rules (--when) are asked aside: the model reads the question, its odds of yes against no are noted, and the question
+is gone. A rule's score is how far these odds are above what is usual for it; its first 8 checks teach it that. An
+event begins after --hold checks in a row with a score of --score, and ends when it falls below half of that.
+
+  weir watch door.mp4 -m M.gguf --mmproj V.gguf --when "a parcel lies at the door" --then 'notify-send "$WEIR_EVENT_WHEN"'
+  weir watch rtsp://camera/1 -m M.gguf --mmproj V.gguf --skip-still 10s --when "a person is in the room" -o json
+  weir watch --follow app.log -m M.gguf --when "the log reports an error" --then ./alarm
+  journalctl -f | weir watch --follow - -m M.gguf --when "a disk fails" --when "somebody logs in as root")";
+
 Action AddWatch(CLI::App& sub) {
   auto model = std::make_shared<ModelFlags>();
   auto pot = std::make_shared<PotFlags>();
   auto answer = std::make_shared<AnswerFlags>();
   auto pictures = std::make_shared<PictureFlags>();
   auto flags = std::make_shared<WatchFlags>();
+  auto rules = std::make_shared<RuleFlags>();
   answer->n_predict = 128;
   AddModelFlags(sub, model.get());
-  sub.add_option("video,-f,--file", flags->source,
-                 "video, pipe, camera (/dev/video0) or rtsp:// stream; - is standard input")
-      ->required()
-      ->type_name("FILE");
+  CLI::Option* source = sub.add_option("video,-f,--file", flags->source,
+                                       "video, pipe, camera (/dev/video0) or rtsp:// stream; - is standard input")
+                            ->type_name("FILE");
+  CLI::Option* follow = sub.add_option("--follow", flags->follow,
+                                       "in place of a video: a text, from its end on as it grows; - is standard input")
+                            ->excludes(source)
+                            ->check(NotEmpty())
+                            ->type_name("FILE");
+  AddRuleFlags(sub, rules.get());
+  follow->needs(sub.get_option("--when"));
   AddEncoderFlags(sub, pictures.get());
   AddFpsFlag(sub, pictures.get());
   CLI::Option* ask =
       sub.add_option("--ask", flags->ask, "question to ask at the end of the video, or at every interval of --every")
           ->check(NotEmpty())
+          ->excludes(follow)
           ->type_name("TEXT");
   sub.add_option("--every", flags->every, "ask it each time this much of the video has passed: 30s, 5m ...")
       ->needs(ask)
       ->type_name("TIME");
   sub.add_option("--report", flags->report, "print frame, token and memory figures at this interval: 1m ...")
       ->type_name("TIME");
-  sub.add_flag("--fast", flags->fast, "read a file as fast as it can be processed, without dropping frames");
+  sub.add_flag("--fast", flags->fast,
+               "read a file as fast as it can be processed, without dropping frames; a text from its start to its end");
+  sub.add_option("--skip-still", flags->still,
+                 "leave out frames that look like the last one that was read, but for one in this time: 10s ...")
+      ->excludes(follow)
+      ->type_name("TIME");
   sub.add_option("--queue", flags->queue,
                  "frames that may wait while an answer is being written; older ones are dropped")
       ->check(Between(1, 1 << 12))
@@ -367,10 +414,13 @@ Action AddWatch(CLI::App& sub) {
   AddTraceFlag(sub, pot.get());
   AddVerboseFlag(sub, pot.get());
   AddAnswerFlags(sub, answer.get(), true);
+  sub.footer(kExamples);
   return [=] {
     InstallStopHandler();
+    if (!flags->follow.empty()) return Follow(*model, *pot, *answer, *flags, *rules);
+    if (flags->source.empty()) return InvalidArgument("watch what? A video, or a text with --follow FILE");
     return pictures->mmproj.empty() ? InvalidArgument("watching needs the model's vision encoder: --mmproj FILE")
-                                    : Watch(*model, *pot, *answer, *pictures, *flags);
+                                    : Watch(*model, *pot, *answer, *pictures, *flags, *rules);
   };
 }
 

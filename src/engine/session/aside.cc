@@ -33,10 +33,8 @@ class Aside::Rows {
                               .t_src_ms = std::max<int64_t>(core_.stream.t_newest_ms, 0),
                               .token_id = tokens[static_cast<size_t>(done + i)]});
       }
-      const BatchItem item = {.pot = core_.pot.get(),
-                              .tokens = core_.rows,
-                              .pos_shift = core_.stream.pos_shift,
-                              .last_hidden_only = true};
+      const BatchItem item = {
+          .pot = core_.pot.get(), .tokens = core_.rows, .pos_shift = core_.stream.pos_shift, .last_hidden_only = true};
       WEIR_ASSIGN_OR_RETURN(const float* hidden, core_.runner->Forward({&item, 1}));
       n_ += n_here;
       done += n_here;

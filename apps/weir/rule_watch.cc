@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rule_watch.h"
+
+#include <cstdio>
+#include <utility>
+
+#include "duration.h"
+#include "print.h"
+
+namespace weir::app {
+
+void AddRuleFlags(CLI::App& app, RuleFlags* flags) {
+  CLI::Option* when = app.add_option("--when", flags->when,
+                                     "tell when this is true, such as \"a parcel lies at the door\", or when a question "
+                                     "has an answer: \"What colour is the light? => red\"; may be repeated")
+                          ->type_name("TEXT")
+                          ->expected(1)
+                          ->allow_extra_args(false)
+                          ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_option("--then", flags->then,
+                 "shell command to run for every event: JSON on its standard input, WEIR_EVENT_ID, _RULE, _STATE, _T_MS, "
+                 "_SCORE and _WHEN in its environment")
+      ->needs(when)
+      ->check(NotEmpty())
+      ->type_name("COMMAND");
+  app.add_option("--then-limit", flags->then_limit, "a command that takes longer is ended")
+      ->needs(when)
+      ->type_name("TIME")
+      ->capture_default_str();
+  app.add_option("--check", flags->check, "check the rules at every N-th frame (1), or after every N tokens of text (64)")
+      ->needs(when)
+      ->check(Between(1, 1 << 20))
+      ->type_name("N");
+  app.add_option("--hold", flags->tuning.n_begin, "checks in a row that an event takes to begin, and to end")
+      ->needs(when)
+      ->check(Between(1, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--cooldown", flags->cooldown, "after an event, a rule rests for this long")
+      ->needs(when)
+      ->type_name("TIME");
+  app.add_option("--score", flags->tuning.on,
+                 "score at which an event begins: how far the log-odds are above the rule's usual ones; it ends below half "
+                 "of that")
+      ->needs(when)
+      ->check(Between(0.01, 1000.0))
+      ->capture_default_str();
+  app.add_option("--odds", flags->tuning.least, "log-odds below which no event begins")
+      ->needs(when)
+      ->check(Between(-30.0, 30.0))
+      ->capture_default_str();
+}
+
+Result<std::vector<Rule>> ParseRules(const RuleFlags& flags) {
+  if (flags.when.size() > kMaxRules) {
+    return InvalidArgument("--when was given {} times; {} rules are possible", flags.when.size(), kMaxRules);
+  }
+  RuleTuning tuning = flags.tuning;
+  tuning.n_end = tuning.n_begin;
+  tuning.off = tuning.on / 2;
+  if (!flags.cooldown.empty()) {
+    WEIR_ASSIGN_OR_RETURN(tuning.cooldown_ms, ParseDuration("--cooldown", flags.cooldown));
+  }
+  WEIR_RETURN_IF_ERROR(CheckTuning(tuning));
+  WEIR_RETURN_IF_ERROR(ParseDuration("--then-limit", flags.then_limit).status());
+  std::vector<Rule> out;
+  for (const std::string& when : flags.when) {
+    auto rule = ParseRule(when);
+    if (!rule.ok()) return InvalidArgument("--when: {}", rule.status().message());
+    rule->tuning = tuning;
+    out.push_back(*std::move(rule));
+  }
+  return out;
+}
+
+Result<std::unique_ptr<RuleWatch>> RuleWatch::Make(const RuleFlags& flags, std::vector<Rule> rules, Session& session,
+                                                   const Tokenizer& tokenizer, const Conversation& conversation,
+                                                   bool json) {
+  std::unique_ptr<RuleWatch> out(new RuleWatch(session, tokenizer, json));
+  for (Rule& rule : rules) {
+    const std::string when = rule.when();
+    const auto id = out->rules_.Add(std::move(rule), conversation, session.plan().aside_slots);
+    if (!id.ok()) return Status(id.status().code(), fmt::format("--when \"{}\": {}", when, id.status().message()));
+  }
+  if (!flags.then.empty()) {
+    WEIR_ASSIGN_OR_RETURN(const int64_t limit_ms, ParseDuration("--then-limit", flags.then_limit));
+    out->command_ = std::make_unique<EventCommand>(flags.then, limit_ms);
+  }
+  Print(stderr, "rules    {}, {} tokens read aside at every check\n", out->rules_.rules().size(),
+        out->rules_.TokensOfACheck(conversation));
+  return out;
+}
+
+Status RuleWatch::Check(const Conversation& conversation, int64_t t_ms, const nlohmann::ordered_json& more) {
+  std::vector<RuleEvent> events;
+  WEIR_RETURN_IF_ERROR(rules_.Check(session_, conversation, t_ms, &events, &StopFlag()));
+  return Tell(events, more);
+}
+
+Status RuleWatch::Repeat(int64_t n, int64_t t_ms) {
+  std::vector<RuleEvent> events;
+  for (; n > 0; --n) rules_.Repeat(session_, t_ms, &events);
+  return Tell(events, {});
+}
+
+Status RuleWatch::Tell(const std::vector<RuleEvent>& events, const nlohmann::ordered_json& more) {
+  for (const RuleEvent& event : events) {
+    ++n_events_;
+    Json line = ToJson(event);
+    if (more.is_object()) line.update(more);
+    const std::string text = JsonText(line) + "\n";
+    const char* const state = event.began ? "began" : "ended";
+    if (json_) {
+      Print(stdout, "{}", text);
+    } else {
+      Print(stdout, "[{}] {} {}: {} (score {:.1f}, since {})\n", TimeText(event.t_ms), event.rule, state,
+            Printable(event.when), event.score, TimeText(event.since_ms));
+    }
+    if (command_ == nullptr) continue;
+    command_->Post({.name = fmt::format("event {}", event.id),
+                    .environment = {{"WEIR_EVENT_ID", fmt::format("{}", event.id)},
+                                    {"WEIR_EVENT_RULE", event.rule},
+                                    {"WEIR_EVENT_STATE", state},
+                                    {"WEIR_EVENT_T_MS", fmt::format("{}", event.t_ms)},
+                                    {"WEIR_EVENT_SCORE", fmt::format("{:.3f}", event.score)},
+                                    {"WEIR_EVENT_WHEN", event.when}},
+                    .input = text});
+  }
+  return events.empty() ? Status() : FlushOutput();
+}
+
+void RuleWatch::End() {
+  if (command_ != nullptr) command_->End();
+}
+
+nlohmann::ordered_json RuleWatch::Figures() const {
+  const RuleSet::Cost& cost = rules_.cost();
+  nlohmann::ordered_json out = {{"rules", rules_.rules().size()},
+                                {"events", n_events_},
+                                {"checks", cost.n_checks},
+                                {"tokens", cost.n_tokens},
+                                {"ms_per_check", cost.n_checks > 0 ? 1e3 * cost.seconds / cost.n_checks : 0},
+                                {"ms_per_rule", cost.n_asked > 0 ? 1e3 * cost.seconds / cost.n_asked : 0}};
+  if (command_ != nullptr) {
+    const EventCommand::Counters commands = command_->counters();
+    out["commands"] = {{"run", commands.run}, {"failed", commands.failed}, {"dropped", commands.dropped}};
+  }
+  return out;
+}
+
+std::string RuleWatch::FiguresText() const {
+  const RuleSet::Cost& cost = rules_.cost();
+  std::string out =
+      fmt::format("rules    {} events; {} checks, {:.1f} ms each, {:.1f} ms a rule", CountText(n_events_),
+                  CountText(cost.n_checks), cost.n_checks > 0 ? 1e3 * cost.seconds / cost.n_checks : 0,
+                  cost.n_asked > 0 ? 1e3 * cost.seconds / cost.n_asked : 0);
+  if (command_ != nullptr) {
+    const EventCommand::Counters commands = command_->counters();
+    out += fmt::format("; commands {} run, {} failed, {} dropped", commands.run, commands.failed, commands.dropped);
+  }
+  return out;
+}
+
+}  // namespace weir::app

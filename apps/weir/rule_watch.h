@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// `weir watch --when`: rules over a stream, their events as lines of output, and the command that they start.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "chat/conversation.h"
+#include "common.h"
+#include "event_command.h"
+#include "rules/rule_set.h"
+
+namespace weir::app {
+
+// Tokens that may be read for one rule.
+inline constexpr int kRuleTokens = 192;
+
+struct RuleFlags {
+  std::vector<std::string> when;
+  std::string then, cooldown, then_limit = "30s";
+  int check = 0;  // 0: a default of the kind of stream
+  RuleTuning tuning;
+};
+void AddRuleFlags(CLI::App& app, RuleFlags* flags);
+
+// The rules as they were given, before a model is loaded. kInvalidArgument names the flag.
+Result<std::vector<Rule>> ParseRules(const RuleFlags& flags);
+
+class RuleWatch {
+ public:
+  // Session and tokenizer must outlive it. `conversation` is that of the session, after its beginning was read. Prints
+  // a line about the rules to stderr. kInvalidArgument for a rule that takes more than kRuleTokens or cannot be asked.
+  static Result<std::unique_ptr<RuleWatch>> Make(const RuleFlags& flags, std::vector<Rule> rules, Session& session,
+                                                 const Tokenizer& tokenizer, const Conversation& conversation,
+                                                 bool json);
+
+  // Asks the rules about the present moment and prints what happened; `more` is added to the JSON of every event.
+  Status Check(const Conversation& conversation, int64_t t_ms, const nlohmann::ordered_json& more = {});
+  // The same as at the last check, n times: nothing was read since.
+  Status Repeat(int64_t n, int64_t t_ms);
+  // Waits for commands that still run.
+  void End();
+
+  // For reports: checks, tokens read aside, milliseconds, commands.
+  nlohmann::ordered_json Figures() const;
+  std::string FiguresText() const;
+
+ private:
+  RuleWatch(Session& session, const Tokenizer& tokenizer, bool json)
+      : session_(session), rules_(tokenizer), json_(json) {}
+  Status Tell(const std::vector<RuleEvent>& events, const nlohmann::ordered_json& more);
+
+  Session& session_;
+  RuleSet rules_;
+  const bool json_;
+  int64_t n_events_ = 0;
+  std::unique_ptr<EventCommand> command_;  // nullptr: none
+};
+
+}  // namespace weir::app

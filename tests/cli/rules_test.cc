@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+// weir watch --when: events over videos and texts, the command that they start, and what is refused.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include "cli/refusal.h"
+#include "support/pictures.h"
+
+namespace weir::testing {
+namespace {
+
+using nlohmann::json;
+
+class RulesTest : public RefusalTest {
+ protected:
+  // The tiny models say nothing sensible, so that every rise of the odds is an event here.
+  const Arguments eager_ = {"--score", "0.01", "--odds", "-30", "--hold", "1", "-o", "json"};
+
+  Arguments Video(const std::string& source, const Arguments& more) {
+    return Join({"watch", source, "-m", VisionPath("llava.gguf"), "--mmproj", VisionPath("clip.gguf"), "--temp", "0",
+                 "-n", "6", "--ignore-eos", "--fps", "2", "--fast", "--pot", "128", "--policy", "streaming_llm"},
+                more);
+  }
+  Arguments Text(const std::string& source, const Arguments& more) {
+    return Join({"watch", "--follow", source, "-m", ModelPath("llama"), "--pot", "96", "--policy", "streaming_llm",
+                 "--check", "8"},
+                more);
+  }
+  static std::string Log(int n) {
+    std::string out;
+    for (int i = 0; i < n; ++i) out += i % 7 == 3 ? "the man came\n" : "the sea and the sea\n";
+    return out;
+  }
+  RunResult Ok(const Arguments& arguments, const RunOptions& options = {}) {
+    RunResult run = Run(arguments, options);
+    EXPECT_EQ(run.code, 0) << ::testing::PrintToString(arguments) << "\n" << run.err;
+    return run;
+  }
+  // The events of a run; *report receives its last line.
+  static std::vector<json> Events(const RunResult& run, json* report) {
+    std::vector<json> out;
+    for (const std::string& line : Lines(run.out)) {
+      const json row = json::parse(line, nullptr, false);
+      EXPECT_TRUE(row.is_object()) << line;
+      if (row.value("type", "") == "event") out.push_back(row);
+      if (row.value("type", "") == "report") *report = row;
+    }
+    return out;
+  }
+  // Ids are 1, 2, ...; every rule's events begin and end in turn.
+  static void ExpectInTurn(const std::vector<json>& events) {
+    std::map<std::string, int64_t> begun;
+    int64_t id = 0;
+    for (const json& event : events) {
+      EXPECT_EQ(event["id"], ++id);
+      const std::string rule = event["rule"];
+      EXPECT_EQ(event["state"], begun.contains(rule) ? "ended" : "began") << event;
+      EXPECT_LE(event["since_ms"], event["t_ms"]);
+      if (event["state"] == "began") {
+        begun[rule] = id;
+      } else {
+        EXPECT_EQ(event["began_id"], begun[rule]);
+        begun.erase(rule);
+      }
+    }
+  }
+  std::string Read(const std::string& name) {
+    std::stringstream out;
+    out << std::ifstream(dir_.File(name)).rdbuf();
+    return out.str();
+  }
+};
+
+TEST_F(RulesTest, AVideosEventsAndNoTraceOfThem) {
+  if (!HasFfmpeg()) GTEST_SKIP() << "ffmpeg and ffprobe are not installed";
+  const std::string video = dir_.Write("v.y4m", Y4mBytes(150, 5));
+  const Arguments ask = {"--ask", "what is it", "--every", "5s"};
+  const Arguments rules = {"--when", "what is it => the man", "--when", "who => sea"};
+  json report, plain_report;
+  const RunResult watched = Ok(Video(video, Join(Join(rules, ask), eager_)));
+  const std::vector<json> events = Events(watched, &report);
+  ASSERT_GE(events.size(), 2u) << watched.out;
+  ExpectInTurn(events);
+  for (const json& event : events) {
+    EXPECT_GE(event["t_ms"], 8 * 500) << "eight frames only teach it";
+    EXPECT_FALSE(event["evidence"]["frames_ms"].empty());
+    EXPECT_LE(event["evidence"]["frames_ms"].back(), event["t_ms"]);
+  }
+  EXPECT_EQ(report["rules"]["checks"], 60);
+  EXPECT_EQ(report["rules"]["events"], events.size());
+  EXPECT_EQ(Ok(Video(video, Join(Join(rules, ask), eager_))).err.find("warning"), std::string::npos);
+  // Without rules the stream and its answers are the same.
+  const RunResult plain = Ok(Video(video, Join(ask, {"-o", "json"})));
+  Events(plain, &plain_report);
+  EXPECT_EQ(report["tokens_seen"], plain_report["tokens_seen"]);
+  const auto answers = [](const RunResult& run) {
+    std::vector<std::string> out;
+    for (const std::string& line : Lines(run.out)) {
+      const json row = json::parse(line, nullptr, false);
+      if (row["type"] == "answer") out.push_back(row["text"]);
+    }
+    return out;
+  };
+  EXPECT_EQ(answers(watched), answers(plain));
+  EXPECT_EQ(answers(plain).size(), 5u);
+}
+
+TEST_F(RulesTest, StillFramesAreLeftOutButCount) {
+  if (!HasFfmpeg()) GTEST_SKIP() << "ffmpeg and ffprobe are not installed";
+  std::string still = Y4mBytes(1, 5);
+  const size_t head = still.find("FRAME");
+  const std::string frame = still.substr(head);
+  for (int i = 1; i < 150; ++i) still += frame;
+  const std::string video = dir_.Write("still.y4m", still);
+  json report;
+  Events(Ok(Video(video, Join({"--when", "what => sea", "--skip-still", "10s"}, eager_))), &report);
+  EXPECT_EQ(report["frames_arrived"], 60);
+  EXPECT_EQ(report["frames_looked_at"], 3);
+  EXPECT_EQ(report["frames_still"], 57);
+  EXPECT_EQ(report["rules"]["checks"], 3);
+}
+
+TEST_F(RulesTest, ATextsEventsAreThoseOfItsTokens) {
+  const std::string log = dir_.Write("app.log", Log(120));
+  const Arguments rules = Join({"--when", "who came? => the man"}, eager_);
+  json report, piped_report;
+  const std::vector<json> events = Events(Ok(Text(log, Join({"--fast"}, rules))), &report);
+  ASSERT_GE(events.size(), 1u);
+  ExpectInTurn(events);
+  EXPECT_EQ(report["line"], 120);
+  for (const json& event : events) {
+    EXPECT_GT(event["line"], 0);
+    EXPECT_NE(event["evidence"]["text"].get<std::string>().find("the"), std::string::npos) << event;
+  }
+  RunOptions options;
+  options.input = Log(120);
+  const std::vector<json> piped = Events(Ok(Text("-", Join({"--fast"}, rules)), options), &piped_report);
+  EXPECT_EQ(events, piped);
+}
+
+TEST_F(RulesTest, AFileIsFollowedAsItGrowsAndAcrossRotation) {
+  const std::string log = dir_.Write("app.log", Log(500));  // what is there already is not read
+  std::thread writer([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    std::ofstream(log, std::ios::app) << Log(30) << std::flush;
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    rename(log.c_str(), (log + ".1").c_str());
+    std::ofstream(log) << Log(25);
+  });
+  RunOptions options;
+  options.interrupt_after_ms = 5000;
+  const RunResult run = Run(Text(log, Join({"--when", "who came? => the man"}, eager_)), options);
+  writer.join();
+  EXPECT_EQ(run.code, 130) << run.err;
+  json report;
+  ExpectInTurn(Events(run, &report));
+  EXPECT_EQ(report["line"], 55) << run.out;
+  EXPECT_EQ(report["bytes_skipped"], 0);
+}
+
+TEST_F(RulesTest, TheCommandGetsTheEventAndNothingOfItIsShell) {
+  const std::string log = dir_.Write("app.log", Log(120));
+  const std::string when = "who; touch a$(touch b)`touch c`' \" > d => the man";
+  json report;
+  const std::vector<json> events = Events(
+      Ok(Text(log, Join({"--fast", "--when", when, "--then",
+                         "cat >> lines; printf '%s %s %s\\n' \"$WEIR_EVENT_ID\" \"$WEIR_EVENT_STATE\" "
+                         "\"$WEIR_EVENT_WHEN\" >> named; echo said"},
+                        eager_))),
+      &report);
+  ASSERT_GE(events.size(), 2u);
+  EXPECT_EQ(report["rules"]["commands"]["run"], events.size());
+  EXPECT_EQ(report["rules"]["commands"]["failed"], 0);
+  const std::vector<std::string> lines = Lines(Read("lines")), named = Lines(Read("named"));
+  ASSERT_EQ(lines.size(), events.size());
+  for (size_t i = 0; i < events.size(); ++i) {
+    EXPECT_EQ(json::parse(lines[i], nullptr, false), events[i]);
+    EXPECT_EQ(named[i], std::to_string(i + 1) + " " + events[i]["state"].get<std::string>() + " " + when);
+  }
+  EXPECT_EQ(dir_.Names(), (std::vector<std::string>{"app.log", "lines", "named"}));
+}
+
+TEST_F(RulesTest, ACommandThatFailsOrHangsHoldsUpNothing) {
+  const std::string log = dir_.Write("app.log", Log(120));
+  const Arguments rules = Join({"--fast", "--when", "who came? => the man"}, eager_);
+  json report;
+  const RunResult failed = Ok(Text(log, Join(rules, {"--then", "exit 3"})));
+  std::vector<json> events = Events(failed, &report);
+  EXPECT_EQ(report["rules"]["commands"]["failed"], events.size());
+  EXPECT_NE(failed.err.find("weir: warning: --then, event 1: "), std::string::npos) << failed.err;
+  // The first event's command hangs, and so does what it started; it is ended after its limit.
+  const auto start = std::chrono::steady_clock::now();
+  const RunResult hung = Ok(Text(
+      log, Join(rules, {"--then", "[ $WEIR_EVENT_ID != 1 ] || sleep 100 & wait", "--then-limit", "1s"})));
+  events = Events(hung, &report);
+  EXPECT_EQ(report["rules"]["commands"]["run"], events.size());
+  EXPECT_EQ(report["rules"]["commands"]["failed"], 1) << hung.err;
+  EXPECT_NE(hung.err.find("1000 ms"), std::string::npos) << hung.err;
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
+}
+
+TEST_F(RulesTest, BadRulesAreOneLine) {
+  const std::string log = dir_.Write("app.log", "the sea\n");
+  const auto refuse = [&](const Arguments& more, const Arguments& words, bool before = false) {
+    ExpectError(Text(log, Join({"--fast"}, more)), words, before);
+  };
+  refuse({"--when", ""}, {"--when", "without words"});
+  refuse({"--when", "=> red"}, {"--when", "question before it"});
+  refuse({"--when", std::string(1001, 'x')}, {"--when", "1001 bytes", "1000"});
+  refuse({"--when", "\xff"}, {"--when", "UTF-8"});
+  refuse({"--when", "a => b", "--cooldown", "soon"}, {"--cooldown", "soon"});
+  refuse({"--when", "a => b", "--cooldown", "5s"}, {"--cooldown", "--fast"});
+  refuse({"--when", "a => b", "--hold", "0"}, {"--hold"});
+  refuse({"--when", "a => b", "--then", ""}, {"--then"});
+  refuse({"--when", "the man came"}, {"\"the man came\"", "no words for yes and no", "=>"}, true);
+  std::string words;
+  for (int i = 0; i < 199; ++i) words += "sea ";
+  refuse({"--when", words + "=> man"}, {"tokens to ask", "fewer words"}, true);
+  Arguments many;
+  for (int i = 0; i < 65; ++i) many = Join(many, {"--when", "a => b"});
+  refuse(many, {"--when", "65", "64"});
+  ExpectError({"watch", "--follow", log, "-m", ModelPath("llama")}, {"--when"});
+  ExpectError({"watch", "-m", ModelPath("llama"), "--when", "a => b"}, {"--follow"});
+  ExpectError(Text(dir_.File("none.log"), {"--when", "a => b"}), {"none.log", "no such file"});
+  ExpectError(Text(dir_.path(), {"--when", "a => b"}), {"folder"});
+}
+
+TEST_F(RulesTest, AddressesOfOtherKindsNameTheSupportedOnes) {
+  for (const std::string source : {"http://me:secret@camera/1", "udp://camera:5000", "file:///etc/passwd"}) {
+    ExpectError(Video(source, {"--when", "a => b"}),
+                {source.substr(0, source.find(':')) + "://", "not supported", "rtsp://", "/dev/video0"}, true);
+  }
+  const RunResult run = Run(Video("http://me:secret@camera/1", {}));
+  EXPECT_EQ(run.err.find("secret"), std::string::npos) << run.err;
+}
+
+TEST_F(RulesTest, TheHelpTeaches) {
+  const std::string help = Ok({"watch", "--help"}).out;
+  for (const char* word : {"--when", "--then", "--follow", "--skip-still", "a parcel lies at the door", "journalctl"}) {
+    EXPECT_NE(help.find(word), std::string::npos) << word;
+  }
+}
+
+}  // namespace
+}  // namespace weir::testing
