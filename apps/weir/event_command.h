@@ -33,7 +33,7 @@ class EventCommand {
   EventCommand& operator=(const EventCommand&) = delete;
 
   struct Event {
-    std::string name;                                             // for warnings
+    std::string name;  // for warnings
     std::vector<std::pair<std::string, std::string>> environment;
     std::string input;
   };

@@ -43,7 +43,8 @@ FollowedText::~FollowedText() {
 }
 
 Status FollowedText::LookAgain() {
-  struct stat here {}, named {};
+  struct stat here {
+  }, named{};
   if (fstat(fd_, &here) != 0) return IoError("{}: {}", path_, std::strerror(errno));
   // Until a file has the name again, the old one may grow.
   const bool replaced =

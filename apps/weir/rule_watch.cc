@@ -10,16 +10,18 @@
 namespace weir::app {
 
 void AddRuleFlags(CLI::App& app, RuleFlags* flags) {
-  CLI::Option* when = app.add_option("--when", flags->when,
-                                     "tell when this is true, such as \"a parcel lies at the door\", or when a question "
-                                     "has an answer: \"What colour is the light? => red\"; may be repeated")
-                          ->type_name("TEXT")
-                          ->expected(1)
-                          ->allow_extra_args(false)
-                          ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  app.add_option("--then", flags->then,
-                 "shell command to run for every event: JSON on its standard input, WEIR_EVENT_ID, _RULE, _STATE, _T_MS, "
-                 "_SCORE and _WHEN in its environment")
+  CLI::Option* when =
+      app.add_option("--when", flags->when,
+                     "tell when this is true, such as \"a parcel lies at the door\", or when a question "
+                     "has an answer: \"What colour is the light? => red\"; may be repeated")
+          ->type_name("TEXT")
+          ->expected(1)
+          ->allow_extra_args(false)
+          ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_option(
+         "--then", flags->then,
+         "shell command to run for every event: JSON on its standard input, WEIR_EVENT_ID, _RULE, _STATE, _T_MS, "
+         "_SCORE and _WHEN in its environment")
       ->needs(when)
       ->check(NotEmpty())
       ->type_name("COMMAND");
@@ -27,7 +29,8 @@ void AddRuleFlags(CLI::App& app, RuleFlags* flags) {
       ->needs(when)
       ->type_name("TIME")
       ->capture_default_str();
-  app.add_option("--check", flags->check, "check the rules at every N-th frame (1), or after every N tokens of text (64)")
+  app.add_option("--check", flags->check,
+                 "check the rules at every N-th frame (1), or after every N tokens of text (64)")
       ->needs(when)
       ->check(Between(1, 1 << 20))
       ->type_name("N");
@@ -38,9 +41,10 @@ void AddRuleFlags(CLI::App& app, RuleFlags* flags) {
   app.add_option("--cooldown", flags->cooldown, "after an event, a rule rests for this long")
       ->needs(when)
       ->type_name("TIME");
-  app.add_option("--score", flags->tuning.on,
-                 "score at which an event begins: how far the log-odds are above the rule's usual ones; it ends below half "
-                 "of that")
+  app.add_option(
+         "--score", flags->tuning.on,
+         "score at which an event begins: how far the log-odds are above the rule's usual ones; it ends below half "
+         "of that")
       ->needs(when)
       ->check(Between(0.01, 1000.0))
       ->capture_default_str();
@@ -149,10 +153,9 @@ nlohmann::ordered_json RuleWatch::Figures() const {
 
 std::string RuleWatch::FiguresText() const {
   const RuleSet::Cost& cost = rules_.cost();
-  std::string out =
-      fmt::format("rules    {} events; {} checks, {:.1f} ms each, {:.1f} ms a rule", CountText(n_events_),
-                  CountText(cost.n_checks), cost.n_checks > 0 ? 1e3 * cost.seconds / cost.n_checks : 0,
-                  cost.n_asked > 0 ? 1e3 * cost.seconds / cost.n_asked : 0);
+  std::string out = fmt::format("rules    {} events; {} checks, {:.1f} ms each, {:.1f} ms a rule", CountText(n_events_),
+                                CountText(cost.n_checks), cost.n_checks > 0 ? 1e3 * cost.seconds / cost.n_checks : 0,
+                                cost.n_asked > 0 ? 1e3 * cost.seconds / cost.n_asked : 0);
   if (command_ != nullptr) {
     const EventCommand::Counters commands = command_->counters();
     out += fmt::format("; commands {} run, {} failed, {} dropped", commands.run, commands.failed, commands.dropped);

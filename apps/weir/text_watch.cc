@@ -37,8 +37,8 @@ class TextWatcher {
     WEIR_RETURN_IF_ERROR(talk_.Read(talk_.conversation().Begin(system), reading));
     WEIR_RETURN_IF_ERROR(talk_.OpenTurn(Reading()));
     talk_.conversation().TextRead();
-    WEIR_ASSIGN_OR_RETURN(rules_, RuleWatch::Make(rule_flags, std::move(rules), session_, tokenizer_,
-                                                  talk_.conversation(), flags_.json));
+    WEIR_ASSIGN_OR_RETURN(
+        rules_, RuleWatch::Make(rule_flags, std::move(rules), session_, tokenizer_, talk_.conversation(), flags_.json));
     return Status();
   }
 
@@ -110,9 +110,8 @@ class TextWatcher {
     const SessionCounters tokens = session_.counters();
     if (!flags_.json) {
       Print(stderr, "watch    at {} {} lines, {} bytes left out; tokens {} seen, {} kept; session {}, process {}\n{}\n",
-            TimeText(Now()), CountText(n_lines_), CountText(n_skipped_), CountText(tokens.seen),
-            CountText(tokens.kept), BytesText(session_.ledger().used_bytes()), BytesText(ResidentBytes()),
-            rules_->FiguresText());
+            TimeText(Now()), CountText(n_lines_), CountText(n_skipped_), CountText(tokens.seen), CountText(tokens.kept),
+            BytesText(session_.ledger().used_bytes()), BytesText(ResidentBytes()), rules_->FiguresText());
       return Status();
     }
     const nlohmann::ordered_json line = {{"type", "report"},

@@ -21,9 +21,8 @@ bool FrameChange::Use(const uint8_t* rgb, int32_t width, int32_t height, int64_t
         }
       }
       const auto n = static_cast<float>((bottom - top) * (right - left));
-      for (int c = 0; c < 3; ++c) {
-        means[static_cast<size_t>(3 * (y * kSide + x) + c)] = static_cast<float>(sums[c]) / n;
-      }
+      const size_t field = static_cast<size_t>(y) * kSide + static_cast<size_t>(x);
+      for (size_t c = 0; c < 3; ++c) means[3 * field + c] = static_cast<float>(sums[c]) / n;
     }
   }
   const bool due = !any_ || width != width_ || height != height_ || t_ms - last_ms_ >= max_gap_ms_;

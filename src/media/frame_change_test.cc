@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 namespace weir {
@@ -17,7 +18,7 @@ struct Picture {
     Picture out = *this;
     for (int32_t y = top; y < top + side; ++y) {
       for (int32_t x = left; x < left + side; ++x) {
-        for (int32_t c = 0; c < 3; ++c) out.rgb[static_cast<size_t>(3 * (y * width + x) + c)] = shade;
+        std::fill_n(out.rgb.begin() + 3 * (int64_t{y} * width + x), 3, shade);
       }
     }
     return out;

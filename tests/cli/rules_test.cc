@@ -169,12 +169,12 @@ TEST_F(RulesTest, TheCommandGetsTheEventAndNothingOfItIsShell) {
   const std::string log = dir_.Write("app.log", Log(120));
   const std::string when = "who; touch a$(touch b)`touch c`' \" > d => the man";
   json report;
-  const std::vector<json> events = Events(
-      Ok(Text(log, Join({"--fast", "--when", when, "--then",
-                         "cat >> lines; printf '%s %s %s\\n' \"$WEIR_EVENT_ID\" \"$WEIR_EVENT_STATE\" "
-                         "\"$WEIR_EVENT_WHEN\" >> named; echo said"},
-                        eager_))),
-      &report);
+  const std::vector<json> events =
+      Events(Ok(Text(log, Join({"--fast", "--when", when, "--then",
+                                "cat >> lines; printf '%s %s %s\\n' \"$WEIR_EVENT_ID\" \"$WEIR_EVENT_STATE\" "
+                                "\"$WEIR_EVENT_WHEN\" >> named; echo said"},
+                               eager_))),
+             &report);
   ASSERT_GE(events.size(), 2u);
   EXPECT_EQ(report["rules"]["commands"]["run"], events.size());
   EXPECT_EQ(report["rules"]["commands"]["failed"], 0);
@@ -197,8 +197,8 @@ TEST_F(RulesTest, ACommandThatFailsOrHangsHoldsUpNothing) {
   EXPECT_NE(failed.err.find("weir: warning: --then, event 1: "), std::string::npos) << failed.err;
   // The first event's command hangs, and so does what it started; it is ended after its limit.
   const auto start = std::chrono::steady_clock::now();
-  const RunResult hung = Ok(Text(
-      log, Join(rules, {"--then", "[ $WEIR_EVENT_ID != 1 ] || sleep 100 & wait", "--then-limit", "1s"})));
+  const RunResult hung =
+      Ok(Text(log, Join(rules, {"--then", "[ $WEIR_EVENT_ID != 1 ] || sleep 100 & wait", "--then-limit", "1s"})));
   events = Events(hung, &report);
   EXPECT_EQ(report["rules"]["commands"]["run"], events.size());
   EXPECT_EQ(report["rules"]["commands"]["failed"], 1) << hung.err;

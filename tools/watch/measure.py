@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measures rules over streams with timed events: recall, false alarms an hour, delay; beside a poller on the same model.
+"""Measures rules over streams with timed events: recall, false alarms an hour, delay; beside a poller on the model.
 
     tools/watch/measure.py rules  --weir build/release/weir [--streams 20] [--scenes 600] [--seed 1] [--split held_out]
                                   [--pot 96] [--policy window] [-- more flags of weir watch]
@@ -42,7 +42,7 @@ def score(stream, alarms, late):
     """Hits, misses, false alarms and delays of (rule, frame) pairs, by kind."""
     kinds = {r.kind: dict(events=0, hits=0, false=0, delays=[]) for r in stream.rules}
     found = set()
-    for i, event in enumerate(stream.events):
+    for event in stream.events:
         kinds[stream.rules[event.rule].kind]["events"] += 1
     for rule, frame in sorted(alarms, key=lambda a: a[1]):
         kind = kinds[stream.rules[rule].kind]
