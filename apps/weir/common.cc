@@ -125,6 +125,12 @@ void AddModelFlags(CLI::App& app, ModelFlags* flags) {
                  "cpu (default), cuda, auto (cuda if there is one, else cpu) or ref (the slow scalar reference)")
       ->check(NotEmpty())
       ->type_name("NAME");
+  app.add_option(
+         "--packed", flags->packed,
+         "keep the weights, packed for the CPU, in FOLDER as well, and map them from there at the next start: it "
+         "starts sooner, programs share them, and the system may drop what is not used; as large as the model")
+      ->check(NotEmpty())
+      ->type_name("FOLDER");
   // CLI11 only allows one letter after a single dash; main.cc expands -ngl.
   app.add_option(
          "--gpu-layers", flags->gpu_layers,
@@ -187,7 +193,11 @@ Result<std::unique_ptr<LoadedModel>> Load(const ModelFlags& flags, bool plan_onl
   options.device = !flags.device.empty() ? flags.device : flags.gpu_layers > 0 ? "auto" : "cpu";
   options.n_gpu_layers = flags.gpu_layers;
   options.plan_only = plan_only;
+  options.packed_folder = flags.packed;
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<LoadedModel> model, LoadedModel::Load(options));
+  if (const std::string note = model->packed_note(); !note.empty()) {
+    Print(stderr, "weir: {}; running without\n", Printable(note));
+  }
   if (!model->device_note().empty()) {
     Print(stderr, "weir: {}; running on the CPU\n", Printable(model->device_note()));
   }
@@ -401,9 +411,9 @@ void PrintDefaultPot(const PotFlags& flags, int32_t n_slots, const ModelConfig& 
 void PrintConfiguration(const LoadedModel& model, const Session& session, const PotFlags& flags, const char* sampling) {
   const ModelConfig& config = model.model().config();
   const SessionPlan& plan = session.plan();
-  Print(stderr, "model    {} ({}, {}), weights {}\n",
+  Print(stderr, "model    {} ({}, {}), weights {}{}\n",
         Printable(config.name.empty() ? model.file().path() : config.name), config.architecture, model.backend().name(),
-        BytesText(model.ledger().used_bytes()));
+        BytesText(model.ledger().used_bytes()), model.maps_weights() ? ", mapped" : "");
   Print(stderr, "pot      {} tokens, policy {}, positions {}, keys {}, values {}, {} tokens read at once\n",
         plan.pot_slots, PolicyText(session.policy(), flags), PositionsName(plan.pot.positions),
         InfoOf(plan.pot.k_type).name, InfoOf(plan.pot.v_type).name, plan.chunk_rows);

@@ -39,6 +39,7 @@ struct ModelFlags {
   bool hub_download = false;
   std::string chat_template;   // a name or a program's text; empty: the file's
   std::string chat_arguments;  // a JSON object that the program is given
+  std::string packed;          // folder for packed weights
   int threads = 0, gpu_layers = -1;
   // The file without folders, as it was named.
   std::string FileName() const {

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/loaded_model.h"
 
+#include <fmt/core.h>
+#include <sys/stat.h>
+
+#include "engine/fingerprint.h"
 #include "engine/plan_backend.h"
 
 namespace weir {
@@ -20,6 +24,17 @@ Result<std::string> DeviceOf(const LoadModelOptions& options) {
   return options.n_gpu_layers == 0 && device == "auto" ? std::string("cpu") : device;
 }
 
+// The file of packed weights of a model: a name from its own, and a key that changes with the file.
+std::unique_ptr<PackedFile> OpenPacked(const std::string& folder, const GgufFile& file) {
+  struct stat info = {};
+  stat(file.path().c_str(), &info);
+  const uint64_t hash = ModelHash(file);
+  const std::string name = file.path().substr(file.path().find_last_of('/') + 1);
+  return PackedFile::Open(folder, fmt::format("{}-{:016x}", name, hash),
+                          fmt::format("{:016x} {} {}.{:09}", hash, file.file_bytes(), int64_t{info.st_mtim.tv_sec},
+                                      int64_t{info.st_mtim.tv_nsec}));
+}
+
 }  // namespace
 
 Result<std::unique_ptr<LoadedModel>> LoadedModel::Load(const LoadModelOptions& options) {
@@ -34,13 +49,20 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::Load(const LoadModelOptions& o
     if (cuda.ok()) out->backend_ = std::move(*cuda);
     out->device_note_ = cuda.status().message();
   }
-  if (out->backend_ == nullptr) out->backend_ = MakeCpuBackend(options.n_threads);
+  if (out->backend_ == nullptr) {
+    if (!options.packed_folder.empty() && !options.plan_only) {
+      out->packed_ = OpenPacked(options.packed_folder, *out->file_);
+    }
+    out->backend_ = MakeCpuBackend(options.n_threads, out->packed_.get());
+  }
   if (!out->backend_->on_host()) out->host_backend_ = MakeCpuBackend(options.n_threads);
   if (options.plan_only) {
     out->backend_ = std::make_unique<PlanBackend>(std::move(out->backend_));
     if (out->host_backend_) out->host_backend_ = std::make_unique<PlanBackend>(std::move(out->host_backend_));
   }
-  WEIR_ASSIGN_OR_RETURN(out->model_, LoadModel(*out->file_, *out->backend_, out->ledger_));
+  Result<std::unique_ptr<Model>> model = LoadModel(*out->file_, *out->backend_, out->ledger_);
+  if (out->packed_ != nullptr) out->packed_->Finish(model.ok());
+  WEIR_ASSIGN_OR_RETURN(out->model_, std::move(model));
   if (out->model_->config().attention.has_axes() && !out->backend_->on_host()) {
     const std::string why = "positions on three axes are not computed on " + out->backend_->name();
     if (device == "cuda") return Unsupported("{}; run this model on the CPU", why);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "backend/backend.h"
+#include "backend/packed_file.h"
 #include "base/ledger.h"
 #include "base/status.h"
 #include "io/gguf.h"
@@ -27,6 +28,8 @@ struct LoadModelOptions {
   // Checks and sizes everything without preparing any weights, for `weir plan` and `weir info`. Such a model knows its
   // sizes but cannot run.
   bool plan_only = false;
+  // A folder for weights that are packed for the CPU (backend/packed_file.h); empty: none. Not used by other devices.
+  std::string packed_folder;
 };
 
 class LoadedModel {
@@ -40,6 +43,9 @@ class LoadedModel {
   Backend& host_backend() const { return host_backend_ ? *host_backend_ : *backend_; }
   // Why "auto" did not find a device; empty if it did or "auto" was not used.
   const std::string& device_note() const { return device_note_; }
+  // Whether weights were mapped as an earlier start packed them, and why packed_folder is of no use; empty if it is.
+  bool maps_weights() const { return packed_ != nullptr && packed_->reading(); }
+  std::string packed_note() const { return packed_ != nullptr ? packed_->note() : std::string(); }
   Model& model() const { return *model_; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   // Bytes of the prepared weights.
@@ -47,7 +53,8 @@ class LoadedModel {
 
  private:
   LoadedModel() = default;
-  Ledger ledger_;  // first: outlives the weights
+  Ledger ledger_;                       // first: outlives the weights
+  std::unique_ptr<PackedFile> packed_;  // or nullptr; as well
   std::unique_ptr<GgufFile> file_;
   std::unique_ptr<Backend> backend_, host_backend_;
   std::string device_note_;

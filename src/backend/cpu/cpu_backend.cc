@@ -17,6 +17,7 @@
 #include "backend/cpu/pack.h"
 #include "backend/cpu/recurrent.h"
 #include "backend/cpu/vector_scores.h"
+#include "backend/packed_file.h"
 #include "backend/simd.h"
 #include "base/memory.h"
 #include "base/threads.h"
@@ -26,7 +27,7 @@ namespace {
 
 class CpuBackend final : public Backend {
  public:
-  explicit CpuBackend(int n_threads) : pool_(n_threads) {}
+  CpuBackend(int n_threads, PackedFile* packed) : pool_(n_threads), packed_(packed) {}
 
   std::string name() const override {
     return fmt::format("cpu ({}, {} thread{})", SimdLevel(), pool_.n_threads(), pool_.n_threads() == 1 ? "" : "s");
@@ -34,7 +35,7 @@ class CpuBackend final : public Backend {
   int n_threads() const override { return pool_.n_threads(); }
 
   Result<std::unique_ptr<Matrix>> PrepareMatrix(const MatrixSource& source, Ledger& ledger) override {
-    return cpu::PackedMatrix::Make(source, ledger, pool_);
+    return cpu::PackedMatrix::Make(source, ledger, pool_, nullptr, packed_);
   }
   int64_t MatrixBytes(const MatrixSource& source) const override {
     return PageRound(cpu::PackedMatrix::PackedBytes(source.type, source.n_out, source.n_in));
@@ -91,10 +92,14 @@ class CpuBackend final : public Backend {
 
  private:
   ThreadPool pool_;
+  PackedFile* const packed_;
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> MakeCpuBackend(int n_threads) { return std::make_unique<CpuBackend>(n_threads); }
+std::unique_ptr<Backend> MakeCpuBackend(int n_threads) { return MakeCpuBackend(n_threads, nullptr); }
+std::unique_ptr<Backend> MakeCpuBackend(int n_threads, PackedFile* packed) {
+  return std::make_unique<CpuBackend>(n_threads, packed);
+}
 
 }  // namespace weir

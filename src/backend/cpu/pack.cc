@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 
+#include "base/crc32c.h"
 #include "quant/format.h"
 
 namespace weir::cpu {
@@ -19,7 +21,7 @@ int64_t PackedMatrix::PackedBytes(DType type, int64_t n_out, int64_t n_in) {
   return (n_out + kPanel - 1) / kPanel * WeightsFor(type).panel_bytes(type, n_in);
 }
 
-PackedMatrix::PackedMatrix(const MatrixSource& source, HostBuffer buffer, const WeightsInfo& weights)
+PackedMatrix::PackedMatrix(const MatrixSource& source, Buffer buffer, const WeightsInfo& weights)
     : Matrix(source.type, source.n_out, source.n_in),
       buffer_(std::move(buffer)),
       weights_(weights),
@@ -27,15 +29,47 @@ PackedMatrix::PackedMatrix(const MatrixSource& source, HostBuffer buffer, const 
   bytes_ = n_panels() * panel_bytes_;
 }
 
+namespace {
+
+// Of everything that a packed matrix is made from, but for its values, of which only the first are looked at.
+uint64_t PrintOf(const MatrixSource& source, const WeightsInfo& layout) {
+  const int64_t row_bytes = RowBytes(source.type, source.n_in);
+  const uint8_t* first = source.data + (source.row_order != nullptr ? source.row_order[0] * row_bytes : 0);
+  const int64_t facts[] = {static_cast<int64_t>(InfoOf(source.type).gguf_number), source.n_out, source.n_in,
+                           layout.panel_bytes(source.type, source.n_in), source.row_order != nullptr};
+  uint32_t sum = Crc32c({reinterpret_cast<const uint8_t*>(facts), sizeof(facts)});
+  if (source.row_order != nullptr) {
+    sum = Crc32c({reinterpret_cast<const uint8_t*>(source.row_order), static_cast<size_t>(source.n_out) * 4}, sum);
+  }
+  const uint32_t values = Crc32c({first, static_cast<size_t>(std::min<int64_t>(row_bytes, 256))});
+  return uint64_t{sum} << 32 |
+         Crc32c({reinterpret_cast<const uint8_t*>(source.name), std::strlen(source.name)}, values);
+}
+
+Result<Buffer> MemoryFor(const MatrixSource& source, const WeightsInfo& layout, int64_t bytes, Ledger& ledger,
+                         ThreadPool& pool, PackedFile* file, bool* filled) {
+  PackedFile::Piece piece;
+  if (file != nullptr) piece = file->Next(PrintOf(source, layout), bytes);
+  *filled = piece.filled;
+  if (piece.data == nullptr) {
+    WEIR_ASSIGN_OR_RETURN(HostBuffer memory, HostBuffer::Allocate(ledger, MemTag::kWeights, bytes, &pool));
+    return Buffer(std::move(memory));
+  }
+  WEIR_ASSIGN_OR_RETURN(Reservation reservation, ledger.Reserve(MemTag::kWeights, PageRound(bytes)));
+  return Buffer(piece.data, std::move(reservation), nullptr, [](void*, uint8_t*) {});
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Matrix>> PackedMatrix::Make(const MatrixSource& source, Ledger& ledger, ThreadPool& pool,
-                                                   const WeightsInfo* weights) {
+                                                   const WeightsInfo* weights, PackedFile* file) {
   WEIR_RETURN_IF_ERROR(CheckMatrixSource(source));
   const WeightsInfo& layout = weights != nullptr ? *weights : WeightsFor(source.type);
-  const int64_t n_panels = (source.n_out + kPanel - 1) / kPanel;
-  WEIR_ASSIGN_OR_RETURN(
-      HostBuffer buffer,
-      HostBuffer::Allocate(ledger, MemTag::kWeights, n_panels * layout.panel_bytes(source.type, source.n_in), &pool));
+  const int64_t bytes = (source.n_out + kPanel - 1) / kPanel * layout.panel_bytes(source.type, source.n_in);
+  bool filled = false;
+  WEIR_ASSIGN_OR_RETURN(Buffer buffer, MemoryFor(source, layout, bytes, ledger, pool, file, &filled));
   std::unique_ptr<PackedMatrix> matrix(new PackedMatrix(source, std::move(buffer), layout));
+  if (filled) return std::unique_ptr<Matrix>(std::move(matrix));
   const int64_t row_bytes = RowBytes(source.type, source.n_in);
   std::atomic<bool> finite{true};
   pool.For(matrix->n_panels(), [&](int64_t p, int) {

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "backend/cpu/weights.h"
+#include "backend/packed_file.h"
 #include "base/ledger.h"
 #include "base/memory.h"
 #include "base/status.h"
@@ -19,9 +20,10 @@ class PackedMatrix final : public Matrix {
  public:
   // Checks, reserves exactly the bytes of the packed form under kWeights, then packs on the pool. Errors of
   // CheckMatrixSource; kCorrupt for a weight that is NaN or infinite; kOverBudget; kIo when the system has no memory.
-  // `weights`: the layout, nullptr for the best one for the type; others are for comparisons.
+  // `weights`: the layout, nullptr for the best one for the type; others are for comparisons. `file`, which may be
+  // nullptr and outlives the matrix, provides the memory, packed by an earlier start or to be packed now.
   static Result<std::unique_ptr<Matrix>> Make(const MatrixSource& source, Ledger& ledger, ThreadPool& pool,
-                                              const WeightsInfo* weights = nullptr);
+                                              const WeightsInfo* weights = nullptr, PackedFile* file = nullptr);
 
   // Bytes of the packed form, before page rounding. REQUIRES: a source that passed CheckMatrixSource.
   static int64_t PackedBytes(DType type, int64_t n_out, int64_t n_in);
@@ -36,9 +38,9 @@ class PackedMatrix final : public Matrix {
   void DecodeRow(int64_t o, float* out) const;
 
  private:
-  PackedMatrix(const MatrixSource& source, HostBuffer buffer, const WeightsInfo& weights);
+  PackedMatrix(const MatrixSource& source, Buffer buffer, const WeightsInfo& weights);
 
-  HostBuffer buffer_;
+  Buffer buffer_;
   const WeightsInfo& weights_;
   int64_t panel_bytes_ = 0;
 };

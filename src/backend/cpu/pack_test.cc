@@ -2,9 +2,12 @@
 #include "backend/cpu/pack.h"
 
 #include <cstring>
+#include <filesystem>
 #include <limits>
 
 #include "backend/cpu/testing.h"
+#include "backend/packed_file.h"
+#include "base/crc32c.h"
 #include "gtest/gtest.h"
 #include "ops/matmul.h"
 
@@ -89,10 +92,69 @@ TEST_P(PackTest, RefusesWeightsThatAreNotFinite) {
   EXPECT_EQ(ledger.used_bytes(), 0);
 }
 
+// What an earlier start packed is what would be packed now, and only that is taken from a file.
+TEST_P(PackTest, ComesBackFromAFile) {
+  const DType type = GetParam();
+  Rng rng(4);
+  ThreadPool pool(2);
+  Ledger ledger;
+  const int64_t n_in = 512, n_out = 40;
+  Weights weights = Weights::Random(rng, type, n_out, n_in);
+  const MatrixSource source = {"w", type, n_out, n_in, weights.data(), nullptr};
+  const std::string folder = testing::TempDir() + "packed-" + InfoOf(type).name;
+  std::filesystem::remove_all(folder);
+  const auto make = [&](const MatrixSource& of, PackedFile* file) {
+    return PackedMatrix::Make(of, ledger, pool, nullptr, file);
+  };
+  const auto bytes = [](const Matrix& m) {
+    const auto& packed = static_cast<const PackedMatrix&>(m);
+    return std::vector<uint8_t>(packed.panel(0), packed.panel(0) + packed.n_panels() * packed.panel_bytes());
+  };
+  const auto alone = make(source, nullptr);
+  ASSERT_TRUE(alone.ok());
+  for (const bool again : {false, true}) {
+    const auto file = PackedFile::Open(folder, "model", "key");
+    EXPECT_EQ(file->reading(), again);
+    for (int i = 0; i < 2; ++i) {
+      const auto matrix = make(source, file.get());
+      ASSERT_TRUE(matrix.ok()) << matrix.status().message();
+      EXPECT_EQ(bytes(**matrix), bytes(**alone));
+      EXPECT_EQ(ledger.used_bytes(MemTag::kWeights), 2 * PageRound((*alone)->bytes()));
+    }
+    file->Finish(true);
+    EXPECT_EQ(file->note(), "");
+  }
+  weights.data()[0] ^= 1;
+  const auto file = PackedFile::Open(folder, "model", "key");
+  const auto other = make(source, file.get());
+  ASSERT_TRUE(other.ok());
+  EXPECT_NE(file->note(), "");
+  EXPECT_EQ(bytes(**other), bytes(**make(source, nullptr)));
+  std::filesystem::remove_all(folder);
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, PackTest, testing::ValuesIn(WeightTypes()),
                          [](const testing::TestParamInfo<DType>& info) {
                            return std::string(InfoOf(info.param).name);
                          });
+
+// Files of packed weights outlive the program that wrote them: when this fails because a layout changed, kVersion of
+// backend/packed_file.cc rises with the number here.
+TEST(Pack, LayoutsOfPackedFilesStay) {
+  ThreadPool pool(1);
+  Ledger ledger;
+  uint32_t sum = 0;
+  for (const DType type : WeightTypes()) {
+    const int64_t n_in = 512, n_out = 20;
+    std::vector<uint8_t> rows(static_cast<size_t>(n_out * RowBytes(type, n_in)));
+    for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<uint8_t>(i * 37 % 41);  // finite in every format
+    const auto matrix = PackedMatrix::Make({"w", type, n_out, n_in, rows.data(), nullptr}, ledger, pool);
+    ASSERT_TRUE(matrix.ok()) << InfoOf(type).name << ": " << matrix.status().message();
+    const auto& packed = static_cast<const PackedMatrix&>(**matrix);
+    sum = Crc32c({packed.panel(0), static_cast<size_t>(packed.n_panels() * packed.panel_bytes())}, sum);
+  }
+  EXPECT_EQ(sum, 2878664715u);
+}
 
 TEST(Pack, RefusesBadShapes) {
   ThreadPool pool(1);
