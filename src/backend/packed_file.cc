@@ -169,9 +169,9 @@ PackedFile::Piece PackedFile::Next(uint64_t print, int64_t bytes) {
   }
   // Blocks are given now: a disk that is full when pages are written would end the process.
   const int error = posix_fallocate(fd_, static_cast<off_t>(end_), static_cast<off_t>(ToPage(n)));
-  void* const data = error != 0 ? MAP_FAILED
-                                : mmap(nullptr, ToPage(n), PROT_READ | PROT_WRITE, MAP_SHARED, fd_,
-                                       static_cast<off_t>(end_));
+  void* const data = error != 0
+                         ? MAP_FAILED
+                         : mmap(nullptr, ToPage(n), PROT_READ | PROT_WRITE, MAP_SHARED, fd_, static_cast<off_t>(end_));
   if (data == MAP_FAILED) {
     GiveUp("cannot write packed weights to " + path_ + ": " + std::strerror(error != 0 ? error : errno));
     return {};
@@ -193,8 +193,13 @@ void PackedFile::Finish(bool ok) {
 
 void PackedFile::Complete() {
   const auto table = BytesOf(table_.data(), table_.size());
-  Header header = {{'W', 'E', 'I', 'R', 'P', 'A', 'C', 'K'}, kVersion, 0, static_cast<uint32_t>(key_.size()),
-                   static_cast<uint32_t>(table_.size()), end_, end_ + table.size()};
+  Header header = {{'W', 'E', 'I', 'R', 'P', 'A', 'C', 'K'},
+                   kVersion,
+                   0,
+                   static_cast<uint32_t>(key_.size()),
+                   static_cast<uint32_t>(table_.size()),
+                   end_,
+                   end_ + table.size()};
   header.checksum = ChecksumOf(header, key_, table);
   bool done = WriteAll(fd_, end_, table) && WriteAll(fd_, sizeof(header), BytesOf(key_.data(), key_.size())) &&
               WriteAll(fd_, 0, BytesOf(&header, 1)) && fsync(fd_) == 0 && rename(part_.c_str(), path_.c_str()) == 0;

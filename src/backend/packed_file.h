@@ -2,12 +2,14 @@
 // A file of packed weights: what a backend made of a model's matrices, kept for the next start, which maps it in place
 // of packing again (docs/decisions/0029-packed-weights-in-a-file.md).
 //
-//   auto packed = PackedFile::Open(folder, name, key);  // reads the file if it is this model's, else begins to write it
+//   auto packed = PackedFile::Open(folder, name, key);  // reads the file if it is this model's, else begins to write
+//   it
 //   ... the backend takes a piece for each matrix, in the model's order ...
 //   packed->Finish();
 //
 // Such a file is only ever a copy. Whatever is wrong with it or with the folder (another model's or an older version's,
-// a full disk, no permission) costs time alone: the pieces are empty, and matrices are packed in memory. note() says why.
+// a full disk, no permission) costs time alone: the pieces are empty, and matrices are packed in memory. note() says
+// why.
 //
 // Layout, integers little-endian: a page with the header, pieces at page boundaries, the table.
 //   header  "WEIRPACK", version u32, checksum u32 (CRC-32C of the header without it, and of the table), key length u32,
@@ -47,8 +49,8 @@ class PackedFile {
     bool filled = false;      // as the last start left it, read-only; else zeros to be written before Finish()
   };
   Piece Next(uint64_t print, int64_t bytes);
-  // Every matrix is there: what was written becomes the file, in the background. `ok`: false where a matrix was refused,
-  // which leaves no file.
+  // Every matrix is there: what was written becomes the file, in the background. `ok`: false where a matrix was
+  // refused, which leaves no file.
   void Finish(bool ok);
 
   // True while pieces come from a file of an earlier start.
@@ -79,7 +81,8 @@ class PackedFile {
   std::thread finisher_;
 };
 
-// As MakeCpuBackend() of backend/backend.h, for matrices that come from `packed`, which may be nullptr and outlives them.
+// As MakeCpuBackend() of backend/backend.h, for matrices that come from `packed`, which may be nullptr and outlives
+// them.
 std::unique_ptr<Backend> MakeCpuBackend(int n_threads, PackedFile* packed);
 
 }  // namespace weir

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// --packed FOLDER: the second start maps what the first one packed, and answers are the same whatever is in the folder.
+#include <filesystem>
+
+#include "cli/refusal.h"
+
+namespace weir::testing {
+namespace {
+
+class PackedTest : public RefusalTest {
+ protected:
+  // The program's answer with the folder, which equals the one without.
+  std::string RunPacked(const std::string& folder) {
+    const RunResult run = Run(RunTiny({"--packed", folder})), want = Run(RunTiny());
+    EXPECT_EQ(run.code, 0) << run.err;
+    EXPECT_EQ(run.out, want.out);
+    return run.err;
+  }
+};
+
+TEST_F(PackedTest, TheSecondStartMapsTheWeights) {
+  const std::string folder = dir_.File("packed");
+  EXPECT_EQ(RunPacked(folder).find(", mapped"), std::string::npos);
+  EXPECT_NE(RunPacked(folder).find(", mapped"), std::string::npos);
+  // Damaged: made anew.
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    std::filesystem::resize_file(entry.path(), entry.file_size() - 1);
+  }
+  EXPECT_EQ(RunPacked(folder).find(", mapped"), std::string::npos);
+  EXPECT_NE(RunPacked(folder).find(", mapped"), std::string::npos);
+}
+
+TEST_F(PackedTest, AFolderThatCannotBeMadeIsNotNeeded) {
+  const std::string error = RunPacked(dir_.File("none/packed"));
+  EXPECT_NE(error.find("cannot make the folder " + dir_.File("none/packed")), std::string::npos) << error;
+}
+
+}  // namespace
+}  // namespace weir::testing
