@@ -14,9 +14,9 @@ Status PreNormDecoder::LoadStandard(const GgufFile& file, const char* arch, cons
   if (options.experts) {
     WEIR_ASSIGN_OR_RETURN(experts_, ReadExpertsConfig(file, arch, options.of_experts));
   }
-  if (options.clamp > 0 && !backend_.on_host()) {
-    return Unsupported("{}: models that limit q, k and v run on the CPU only; choose it with --device cpu",
-                       file.path());
+  if ((options.clamp > 0 || options.gate == Gate::kNoneXielu) && !backend_.on_host()) {
+    return Unsupported("{}: models that {} run on the CPU only; choose it with --device cpu", file.path(),
+                       options.clamp > 0 ? "limit q, k and v" : "learn their activation");
   }
   WeightLoader loader(file, backend_, ledger);
   WEIR_RETURN_IF_ERROR(SkipNextLayers(file, arch, loader, &m));
@@ -155,7 +155,7 @@ int64_t PreNormDecoder::WorkspaceBytes(int64_t n) const {
   return norms + std::max(attention, feed_forward) + AlignedBytes(backend_.MatMulScratchBytes(n, widest));
 }
 
-void PreNormDecoder::RunGate(const float* gate, const float* up, float* y, int64_t n) {
+void PreNormDecoder::RunGate(int32_t l, const float* gate, const float* up, float* y, int64_t n) {
   switch (options_.gate) {
     case Gate::kSilu:
       return backend_.SwiGlu({gate, up, y, n});
@@ -163,6 +163,10 @@ void PreNormDecoder::RunGate(const float* gate, const float* up, float* y, int64
       return backend_.GeGlu({gate, up, y, n});
     case Gate::kNoneGeluTanh:
       return backend_.Gelu({GeluKind::kTanh, up, y, n});
+    case Gate::kNoneGelu:
+      return backend_.Gelu({GeluKind::kErf, up, y, n});
+    case Gate::kNoneXielu:
+      return ref::Xielu({options_.xielu[l], up, y, n});
     case Gate::kNoneSquaredRelu:
       backend_.Relu({up, y, n});
       return backend_.Mul({y, y, y, n});
@@ -311,7 +315,7 @@ void PreNormDecoder::Forward(const ForwardArgs& args) {
     } else {
       product(read, n_embd, {{layer.up.get(), up, n_ff, layer.b_up.get(), false}});
     }
-    RunGate(gate, up, gate, n * n_ff);
+    RunGate(l, gate, up, gate, n * n_ff);
     add_to_stream(blk + "ffn_out", gate, n_ff, *layer.down, layer.b_down.get(), layer.ffn_post_norm,
                   blk + "ffn_post_norm");
     observe(blk + "out", n_embd, x);

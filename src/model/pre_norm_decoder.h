@@ -19,6 +19,7 @@
 #include "model/architecture.h"
 #include "model/experts.h"
 #include "model/weights.h"
+#include "ops/xielu.h"
 
 namespace weir {
 
@@ -39,7 +40,8 @@ class PreNormDecoder : public Model {
  public:
   explicit PreNormDecoder(Backend& backend) : backend_(backend) {}
 
-  enum class Gate { kSilu, kGeluTanh, kNoneGeluTanh, kNoneSquaredRelu };  // the last two: no gate, act(up)
+  // All but the first two: no gate, act(up).
+  enum class Gate { kSilu, kGeluTanh, kNoneGeluTanh, kNoneGelu, kNoneSquaredRelu, kNoneXielu };
   struct Options {
     bool interleaved_rope = false;  // reorder q and k rows to half-split pairs
     bool head_norms = false;        // blk.L.attn_q_norm, attn_k_norm
@@ -61,10 +63,11 @@ class PreNormDecoder : public Model {
     // > 0: queries at position p are multiplied by 1 + temperature * ln(1 + floor(p / temperature_length)).
     float temperature = 0, temperature_length = 0;
     Gate gate = Gate::kSilu;
-    bool experts = false;           // a file may have experts: `arch`.expert_count
-    ExpertsConfig of_experts = {};  // what the family says of them
-    float clamp = 0;                // > 0: bound of q, k and v, after norms and biases
-    bool sinks = false;             // blk.L.attn_sinks
+    std::vector<XieluFactors> xielu = {};  // [n_layers], of kNoneXielu
+    bool experts = false;                  // a file may have experts: `arch`.expert_count
+    ExpertsConfig of_experts = {};         // what the family says of them
+    float clamp = 0;                       // > 0: bound of q, k and v, after norms and biases
+    bool sinks = false;                    // blk.L.attn_sinks
   };
   // Reads the standard metadata under `arch` and binds the standard tensor names; biases are optional, and q, k and v
   // may be fused. Blocks that predict further tokens are skipped.
@@ -82,7 +85,7 @@ class PreNormDecoder : public Model {
  private:
   Status LoadLayer(WeightLoader& loader, int32_t l);
   Status LoadNorm(WeightLoader& loader, const std::string& name, Vector* w, Vector* b);
-  void RunGate(const float* gate, const float* up, float* y, int64_t n);
+  void RunGate(int32_t l, const float* gate, const float* up, float* y, int64_t n);
   // Multiplies queries [n, q_dim] by the temperature at their positions.
   void ScaleQueries(const int32_t* positions, int64_t n, int64_t q_dim, float* q);
 

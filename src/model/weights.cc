@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ops/scaled_matrix.h"
 #include "quant/format.h"
 
 namespace weir {
@@ -158,13 +159,13 @@ Status WeightLoader::LoadVectors(const std::string& name, int64_t n_rows, int64_
 Status WeightLoader::LoadStack(const std::string& name, int64_t n, int64_t n_out, int64_t n_in,
                                std::unique_ptr<Matrix>* out) {
   WEIR_ASSIGN_OR_RETURN(const GgufTensor* tensor, Take(name, {n, n_out, n_in}));
-  return Prepare(*tensor, tensor->data, n * n_out, n_in, out, {});
+  return Prepare(*tensor, tensor->data, n * n_out, n_in, out, {}, 0, {n, -1});
 }
 
 Status WeightLoader::LoadSlice(const std::string& name, int64_t n, int64_t at, int64_t n_out, int64_t n_in,
                                std::unique_ptr<Matrix>* out) {
   WEIR_ASSIGN_OR_RETURN(const GgufTensor* tensor, Take(name, {n, n_out, n_in}));
-  return Prepare(*tensor, tensor->data + at * n_out * RowBytes(tensor->type, n_in), n_out, n_in, out, {});
+  return Prepare(*tensor, tensor->data + at * n_out * RowBytes(tensor->type, n_in), n_out, n_in, out, {}, 0, {n, at});
 }
 
 Status WeightLoader::LoadTransposed(const std::string& name, int64_t n_rows, int64_t n_out, int64_t first, int64_t n_in,
@@ -202,7 +203,8 @@ void WeightLoader::Skip(const std::string& prefix) {
 }
 
 Status WeightLoader::Prepare(const GgufTensor& tensor, const uint8_t* data, int64_t n_out, int64_t n_in,
-                             std::unique_ptr<Matrix>* out, const std::vector<int32_t>& row_order, int64_t n_rows) {
+                             std::unique_ptr<Matrix>* out, const std::vector<int32_t>& row_order, int64_t n_rows,
+                             InStack place) {
   const std::string where = file_.path() + ": " + tensor.name;
   MatrixSource source;
   source.name = where.c_str();
@@ -215,6 +217,29 @@ Status WeightLoader::Prepare(const GgufTensor& tensor, const uint8_t* data, int6
   WEIR_ASSIGN_OR_RETURN(*out, backend_.PrepareMatrix(source, ledger_));
   // The prepared copy replaces the mapped pages immediately: loading never holds the weights twice.
   file_.ReleasePages();
+  return AddScale(tensor, place, out);
+}
+
+Status WeightLoader::AddScale(const GgufTensor& tensor, InStack place, std::unique_ptr<Matrix>* out) {
+  if (!tensor.name.starts_with("blk.") || !tensor.name.ends_with(".weight")) return Status();
+  const std::string stem = tensor.name.substr(0, tensor.name.size() - std::string_view("weight").size());
+  // What activations of four bits would be multiplied by; ours have eight, and a scale of their own.
+  if (Has(stem + "input_scale")) WEIR_RETURN_IF_ERROR(Take(stem + "input_scale", {place.n}).status());
+  if (!Has(stem + "scale")) return Status();
+  if (!backend_.on_host()) {
+    return Unsupported(
+        "{}: weights with a scale of their own ({}scale) run on the CPU only; choose it with --device cpu",
+        file_.path(), stem);
+  }
+  Vector all;
+  WEIR_RETURN_IF_ERROR(Load(stem + "scale", place.n, &all));
+  for (const float scale : all.data) {
+    if (!(scale > 1e-30f && scale < 1e30f)) {
+      return Corrupt("{}: tensor {}scale holds {:g}, expected a positive factor", file_.path(), stem, scale);
+    }
+  }
+  if (place.at >= 0) all.data = {all.data[static_cast<size_t>(place.at)]};
+  *out = std::make_unique<ScaledMatrix>(std::move(*out), std::move(all.data), std::move(all.reservation));
   return Status();
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Binding a model file's tensors to an architecture's fields. Every tensor is requested by name and shape; an
-// unrequested tensor is an error too, so that a half-understood file never runs.
+// unrequested tensor is an error too, so that a half-understood file never runs. Scales beside a layer's matrices
+// (ops/scaled_matrix.h) come with them.
 #pragma once
 
 #include <memory>
@@ -88,9 +89,16 @@ class WeightLoader {
   Status Finish() const;
 
  private:
+  // Which of the n matrices of a tensor a matrix is made of; at -1: all.
+  struct InStack {
+    int64_t n = 1, at = -1;
+  };
   // The matrix whose rows begin at `data`.
   Status Prepare(const GgufTensor& tensor, const uint8_t* data, int64_t n_out, int64_t n_in,
-                 std::unique_ptr<Matrix>* out, const std::vector<int32_t>& row_order, int64_t n_rows = 0);
+                 std::unique_ptr<Matrix>* out, const std::vector<int32_t>& row_order, int64_t n_rows = 0,
+                 InStack place = {1, -1});
+  // Gives a matrix the scale that the file has beside it: blk.L.NAME.scale, [1] or [n].
+  Status AddScale(const GgufTensor& tensor, InStack place, std::unique_ptr<Matrix>* out);
   // Keeps `values` of a tensor; NaN or infinity is kCorrupt.
   Status Keep(const std::string& name, std::vector<float> values, Vector* out);
   Result<const GgufTensor*> Take(const std::string& name, const std::vector<int64_t>& shape);

@@ -41,12 +41,28 @@ constexpr char kSeedCoder[] = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}
   "*" suffix "|" digits "| ?[^" WEIR_WS "\\p{L}\\p{N}]+[\\r\\n/]*|" WEIR_S "*[\\r\\n]+|" WEIR_S "+(?![^" WEIR_WS    \
   "])|" WEIR_S "+"
 constexpr char kGpt4o[] = WEIR_O200K("(?i:'s|'t|'re|'ve|'m|'ll|'d)?", "\\p{N}{1,3}");
+// Kimi K2: as GPT-4o, but Chinese characters (the script Han, with its numbers and radicals) are words of their own,
+// without what other scripts share with it, and a slash never follows punctuation as a newline does. Capitals and small
+// letters are what is in no other category.
+#define WEIR_NO_LETTER "\\p{N}\\p{P}\\p{S}\\p{Z}\\p{C}\\p{sc:Han}"
+#define WEIR_KIMI(upper, lower)                                                                          \
+  "[^\\r\\n\\p{L}\\p{N}]?[^\\p{Ll}" WEIR_NO_LETTER "]" upper "[^\\p{Lu}\\p{Lt}" WEIR_NO_LETTER "]" lower \
+  "(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+constexpr char kKimiK2[] =
+    "\\p{sc:Han}+|" WEIR_KIMI("*", "+") WEIR_KIMI("+", "*") "\\p{N}{1,3}| ?[^" WEIR_WS "\\p{L}\\p{N}]+[\\r\\n]*|" WEIR_S
+                                                            "*[\\r\\n]+|" WEIR_S "+(?![^" WEIR_WS "])|" WEIR_S "+";
 constexpr char kTekken[] = WEIR_O200K("", "\\p{N}");
 // Four passes in one: runs of punctuation; words; digits by three; the rest. A pass ends its text where an earlier one
 // has split, so white space may run up to punctuation, and a space never joins punctuation or a number.
 #define WEIR_PUNCT "\\p{P}$+<=>^~|"
 constexpr char kDefault[] = "[" WEIR_PUNCT "]+| ?\\p{L}+|[0-9]{3}|(?:(?![0-9]{3})\\p{N})++| ?[^" WEIR_WS
                             "\\p{L}\\p{N}" WEIR_PUNCT "]+|" WEIR_S "+(?![^" WEIR_WS WEIR_PUNCT "])|" WEIR_S "+";
+// Falcon, the first: as the default, with one more mark, and a number takes the space before it unless it begins with
+// three digits.
+#define WEIR_FALCON_PUNCT WEIR_PUNCT "`"
+constexpr char kFalcon[] =
+    "[" WEIR_FALCON_PUNCT "]+| ?\\p{L}+|[0-9]{3}|\\x20(?=[0-9]{3})| ?(?:(?![0-9]{3})\\p{N})++| ?[^" WEIR_WS
+    "\\p{L}\\p{N}" WEIR_FALCON_PUNCT "]+|" WEIR_S "+(?![^" WEIR_WS WEIR_FALCON_PUNCT "])|" WEIR_S "+";
 
 // DeepSeek's expressions also come in passes. One of them isolates runs of HAN, which is CJK and most scripts around
 // it; a white space goes with the next word only if both are HAN or neither is.
@@ -123,6 +139,7 @@ struct PreInfo {
 };
 constexpr PreInfo kPres[] = {
     {"default", kDefault, false, false},
+    {"falcon", kFalcon, false, false},
     {"gpt-2", kGpt2, false, false},
     {"phi-2", kGpt2, false, false},
     {"olmo", kGpt2, false, false},
@@ -151,13 +168,17 @@ constexpr PreInfo kPres[] = {
     {"deepseek-r1-qwen", kQwen2, false, false},
     {"megrez", kQwen2, false, false},
     {"stablelm2", kQwen2, false, false},
+    {"hunyuan", kQwen2, false, false},
     {"qwen35", kQwen35, false, false},
     {"seed-coder", kSeedCoder, false, false},
     {"gpt-4o", kGpt4o, false, false},
+    {"minimax-m2", kGpt4o, false, false},
+    {"kimi-k2", kKimiK2, false, false},
     {"tekken", kTekken, true, true},
     {"deepseek-llm", kDeepSeekLlm, false, false},
     {"deepseek-coder", kDeepSeekCoder, false, false},
     {"deepseek-v3", kDeepSeekV3, false, false},
+    {"hunyuan-dense", kDeepSeekV3, false, false},
 };
 
 // One per thread: PCRE2's match data and context may not be shared by two matches at a time.

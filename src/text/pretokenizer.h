@@ -6,11 +6,13 @@
 //   smollm (starcoder, refact, command-r, minerva-7b)     SmolLM tokenizer.json: digits one by one, then as GPT-2
 //   llama-bpe (llama3, llama-v3, falcon3, pixtral)     meta-llama/llama-models, tokenizer.py
 //   smaug-bpe, dbrx (Phi-4, OLMo 2), glm4 (chatglm-bpe)     the same, but merges alone decide, and no BOS
-//   qwen2 (deepseek-r1-qwen, megrez, stablelm2)     Qwen2 tokenizer.json
+//   qwen2 (deepseek-r1-qwen, megrez, stablelm2, hunyuan)     Qwen2 tokenizer.json
 //   seed-coder     Seed-Coder tokenizer.json
-//   gpt-4o     openai/tiktoken, o200k_base (Phi-4-mini, gpt-oss)
+//   gpt-4o (minimax-m2)     openai/tiktoken, o200k_base (Phi-4-mini, gpt-oss)
+//   kimi-k2     moonshotai, tokenization_kimi.py of Kimi-K2
 //   tekken     mistralai, tekken.json (Mistral Nemo, Mistral Small 3)
-//   deepseek-llm, deepseek-coder, deepseek-v3     tokenizer.json of those models
+//   deepseek-llm, deepseek-coder, deepseek-v3 (hunyuan-dense)     tokenizer.json of those models
+//   falcon     the GGUF convention for the first Falcon: punctuation, GPT-2, digits by three
 //   default    the GGUF convention for files of unknown origin: punctuation, digits by three, then GPT-2
 // For a model that applies several expressions in sequence, a single equivalent one is used here.
 //

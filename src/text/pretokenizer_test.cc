@@ -118,6 +118,14 @@ TEST(PreTokenizer, Gpt4oEndsWordsAtCapitals) {
             (Words{"\u00DCn\u00EFcode", " \u65E5\u672C", " e\u0301a"}));
 }
 
+TEST(PreTokenizer, KimiK2SeparatesChineseCharacters) {
+  EXPECT_EQ(Split("kimi-k2", "\u4E2D\u6587a\u4E2D it'S 1234"),
+            (Words{"\u4E2D\u6587", "a", "\u4E2D", " it'S", " ", "123", "4"}));
+  // Numbers and marks of the script, too; a space goes with no Chinese word, and a slash with no punctuation before it.
+  EXPECT_EQ(Split("kimi-k2", "\u4E8C\u3007\u3005 \u4E2Dx"), (Words{"\u4E8C\u3007\u3005", " ", "\u4E2D", "x"}));
+  EXPECT_EQ(Split("kimi-k2", "(a)!\n/b HTMLParser"), (Words{"(a", ")!\n", "/b", " HTMLParser"}));
+}
+
 TEST(PreTokenizer, TekkenTakesNoContractionsAndDigitsOneByOne) {
   EXPECT_EQ(Split("tekken", "camelCase it'S 12\n"), (Words{"camel", "Case", " it", "'S", " ", "1", "2", "\n"}));
   EXPECT_TRUE((*PreTokenizer::Create("tekken"))->whole_word_first());
@@ -148,23 +156,16 @@ TEST(PreTokenizer, DeepSeekV3CutsAtDigitsAndCjkFirst) {
 
 TEST(PreTokenizer, NamesShareExpressions) {
   const char* text = "We'll  go, 123\n\n HTMLParser";
-  const std::pair<const char*, const char*> pairs[] = {{"olmo", "gpt-2"},
-                                                       {"mpt", "gpt-2"},
-                                                       {"mellum", "gpt-2"},
-                                                       {"trillion", "gpt-2"},
-                                                       {"a.x-4.0", "gpt-2"},
-                                                       {"starcoder", "smollm"},
-                                                       {"refact", "smollm"},
-                                                       {"command-r", "smollm"},
-                                                       {"minerva-7b", "smollm"},
-                                                       {"falcon3", "llama-bpe"},
-                                                       {"pixtral", "llama-bpe"},
-                                                       {"dbrx", "llama-bpe"},
-                                                       {"lfm2", "llama-bpe"},
-                                                       {"falcon-h1", "llama-bpe"},
-                                                       {"smaug-bpe", "llama-bpe"},
-                                                       {"megrez", "qwen2"},
-                                                       {"deepseek-r1-qwen", "qwen2"}};
+  const std::pair<const char*, const char*> pairs[] = {{"olmo", "gpt-2"},          {"mpt", "gpt-2"},
+                                                       {"mellum", "gpt-2"},        {"trillion", "gpt-2"},
+                                                       {"a.x-4.0", "gpt-2"},       {"starcoder", "smollm"},
+                                                       {"refact", "smollm"},       {"command-r", "smollm"},
+                                                       {"minerva-7b", "smollm"},   {"falcon3", "llama-bpe"},
+                                                       {"pixtral", "llama-bpe"},   {"dbrx", "llama-bpe"},
+                                                       {"lfm2", "llama-bpe"},      {"falcon-h1", "llama-bpe"},
+                                                       {"smaug-bpe", "llama-bpe"}, {"megrez", "qwen2"},
+                                                       {"hunyuan", "qwen2"},       {"hunyuan-dense", "deepseek-v3"},
+                                                       {"minimax-m2", "gpt-4o"},   {"deepseek-r1-qwen", "qwen2"}};
   for (const auto& [name, same] : pairs) EXPECT_EQ(Split(name, text), Split(same, text)) << name;
   // Phi-4's: Llama 3's expression, but merges alone decide, and no BOS.
   EXPECT_FALSE((*PreTokenizer::Create("dbrx"))->whole_word_first());
@@ -177,6 +178,11 @@ TEST(PreTokenizer, DefaultIsolatesPunctuationAndTakesDigitsByThree) {
   EXPECT_EQ(Split("default", "a  12"), (Words{"a", " ", " ", "12"}));
   EXPECT_EQ(Split("default", "\u0663123"), (Words{"\u0663", "123"}));
   EXPECT_EQ(Split("default", "x \u00A9."), (Words{"x", " \u00A9", "."}));
+}
+
+TEST(PreTokenizer, FalconIsolatesPunctuationAndGroupsOfThreeDigits) {
+  EXPECT_EQ(Split("falcon", "it's 1234 ok 12"), (Words{"it", "'", "s", " ", "123", "4", " ok", " 12"}));
+  EXPECT_EQ(Split("falcon", "a  `.b  123\u00B2"), (Words{"a", "  ", "`.", "b", " ", " ", "123", "\u00B2"}));
 }
 
 TEST(PreTokenizer, WaitsForWhatCouldChangeAWord) {
@@ -193,7 +199,7 @@ TEST(PreTokenizer, WaitsForWhatCouldChangeAWord) {
 
 TEST(PreTokenizer, CutsWordsWithoutEnd) {
   for (const char* pre : {"gpt-2", "llama-bpe", "qwen2", "qwen35", "smollm", "seed-coder", "gpt-4o", "tekken",
-                          "default", "deepseek-v3", "deepseek-llm", "deepseek-coder"}) {
+                          "kimi-k2", "falcon", "default", "deepseek-v3", "deepseek-llm", "deepseek-coder"}) {
     auto made = PreTokenizer::Create(pre);
     ASSERT_TRUE(made.ok());
     for (const char* unit : {"a", " ", "\n", "-", "\u0301", "\u05D0", "\u3001", "\xE4\xB8\x96", "\xF0\x9F\xA6\x99"}) {
@@ -211,10 +217,10 @@ TEST(PreTokenizer, CutsWordsWithoutEnd) {
 }
 
 TEST(PreTokenizer, NamesWhatItDoesNotKnow) {
-  const auto made = PreTokenizer::Create("kimi-k2");
+  const auto made = PreTokenizer::Create("kimi-k9");
   ASSERT_FALSE(made.ok());
   EXPECT_EQ(made.status().code(), StatusCode::kUnsupported);
-  EXPECT_NE(made.status().message().find("'kimi-k2'"), std::string::npos);
+  EXPECT_NE(made.status().message().find("'kimi-k9'"), std::string::npos);
   EXPECT_NE(made.status().message().find("smollm"), std::string::npos);
 }
 

@@ -49,6 +49,8 @@ TEST_F(BadModelTest, EveryFamilyNamesWhatIsMissing) {
       {"gemma3", "blk.6.attn_q_norm.weight", "gemma3.feed_forward_length"},
       {"gemma4", "blk.7.attn_q_norm.weight", "gemma4.attention.key_length_swa"},
       {"gemma3n", "blk.3.laurel_r.weight", "gemma3n.altup.num_inputs"},
+      {"apertus", "blk.1.attn_k_norm.weight", "xielu.alpha_n"},
+      {"falcon", "blk.0.attn_qkv.weight", "falcon.attention.head_count"},
       {"gemma", "blk.1.ffn_norm.weight", "gemma.block_count"},
       {"qwen35", "blk.0.ssm_conv1d.weight", "qwen35.ssm.state_size"},
       {"qwen35moe", "blk.0.ffn_gate_inp_shexp.weight", "qwen35moe.ssm.inner_size"},
@@ -140,6 +142,23 @@ TEST_F(BadModelTest, LayersThatDoNotFit) {
   EditedModel unrotated("gemma4");
   unrotated.Remove("rope_freqs.weight");
   ExpectBadModel(unrotated.Bytes(), {"rope_freqs.weight"});
+}
+
+TEST_F(BadModelTest, ActivationsThatDoNotFit) {
+  using List = std::vector<double>;
+  for (const char* key : {"xielu.alpha_p", "xielu.alpha_n", "xielu.beta", "xielu.eps"}) {
+    for (const List& bad : {List{1}, List{1, 1, 1}, List{1, std::nan("")}, List{1, 1e9}}) {
+      EditedModel edited("apertus");
+      edited.metadata[key].v = bad;
+      ExpectBadModel(edited.Bytes(), {key, "'apertus'"});
+    }
+  }
+  // The sizes with two norms in a layer.
+  EditedModel two("falcon");
+  EditedTensor norm = two.Tensor("blk.0.attn_norm.weight");
+  norm.name = "blk.0.attn_norm_2.weight";
+  two.tensors.push_back(norm);
+  ExpectBadModel(two.Bytes(), {"blk.0.attn_norm_2.weight", "'falcon'"});
 }
 
 TEST_F(BadModelTest, StreamsThatDoNotFit) {

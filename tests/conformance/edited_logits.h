@@ -27,13 +27,12 @@ inline Status LoadEdited(const EditedModel& model) {
 }
 
 // After 24 tokens.
-inline std::vector<float> EditedLogits(const EditedModel& model) {
+inline std::vector<float> EditedLogits(const EditedModel& model, std::unique_ptr<Backend> backend = MakeCpuBackend(2)) {
   const std::string text = model.Bytes();
   const std::vector<uint8_t> bytes(text.begin(), text.end());
   auto file = GgufFile::Parse(bytes, "memory");
   EXPECT_TRUE(file.ok()) << file.status().message();
   Ledger ledger;
-  auto backend = MakeCpuBackend(2);
   auto loaded = LoadModel(**file, *backend, ledger);
   EXPECT_TRUE(loaded.ok()) << loaded.status().message();
   if (!loaded.ok()) return {};

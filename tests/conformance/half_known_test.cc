@@ -32,6 +32,8 @@ bool KeyMayBeMissing(const std::string& key) {
       ".attention.sliding_window", ".attention.sliding_window_pattern", ".attn_logit_softcapping",
       ".final_logit_softcapping", ".full_attention_interval", ".rope.dimension_sections", ".use_parallel_residual",
       ".norm_before", ".vocab_size",
+      // a name for the order of rows that every such file has
+      ".tensor_data_layout",
       // which of several residual streams a layer reads
       ".altup.active_idx",
       // what only some sizes of a family have

@@ -46,6 +46,15 @@ RULES = {
     ],
     "gpt-4o": [O200K.replace("SHORT", SHORT + "?").replace("DIGITS", r"\p{N}{1,3}")],
     "tekken": [O200K.replace("SHORT", "").replace("DIGITS", r"\p{N}")],
+    "falcon": [r"[\p{P}\$\+<=>\^~\|`]+", GPT2, r"[0-9][0-9][0-9]"],
+    # V1: classes may be intersected, as in the engine of tiktoken.
+    "kimi-k2": [
+        r"(?V1)[\p{Han}]+|"
+        + O200K.replace("SHORT", SHORT + "?")
+        .replace("DIGITS", r"\p{N}{1,3}")
+        .replace(r"\p{M}]", r"\p{M}&&[^\p{Han}]]")
+        .replace(r"[\r\n/]*", r"[\r\n]*")
+    ],
     "seed-coder": [SHORT + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+"],
     "deepseek-llm": [
         r"[\r\n]",
@@ -111,6 +120,10 @@ TEXTS = [
     "a\x00b\x01\x02 c \x7f\x1c\x1d d\ufeffe\u00ad \ue000\ufffd",
     "\u20ac5 \u00a9 x\u00b1y \u2192\u2264 ^~`|+=<> \u02c6 _a_ __b",
     "   1  22   333    4444  a  !  \u4e2d  \u05e9  \U0001f60a",
+    (
+        "\u4e2d\u6587a\u4e2dB'S \u3007\u3005\u2e80x \u4e8c\u3007\u4e8c\u516d\u5e74 \u4e2d's it's\u6587 "
+        "\u3021\u3038 \U00020000z !/\u4e2d!\n/a \uf900A\u3006b"
+    ),
 ]
 # Fragments that the rules distinguish, concatenated at random.
 ALPHABET = (

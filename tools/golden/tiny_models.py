@@ -697,6 +697,22 @@ MODELS = {
     ),
     "arcee": ("arcee", dict(SMALL)),
     "nemotron": ("nemotron", dict(PLAIN, tie_word_embeddings=False)),
+    "apertus": ("apertus", dict(SMALL, tie_word_embeddings=False)),
+    # Like 7B, one pair of keys and values for all heads; like 11B, groups of heads.
+    "falcon": ("falcon", dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4)),
+    "falcon_groups": (
+        "falcon",
+        dict(
+            hidden_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_kv_heads=2,
+            ffn_hidden_size=64,
+            new_decoder_architecture=True,
+            num_ln_in_parallel_attn=1,
+            tie_word_embeddings=False,
+        ),
+    ),
     "lfm2moe": (
         "lfm2_moe",
         dict(
@@ -906,6 +922,8 @@ KINDS = {
     "qwen2_moe": (transformers.Qwen2MoeConfig, transformers.Qwen2MoeForCausalLM),
     "arcee": (transformers.ArceeConfig, transformers.ArceeForCausalLM),
     "nemotron": (transformers.NemotronConfig, transformers.NemotronForCausalLM),
+    "apertus": (transformers.ApertusConfig, transformers.ApertusForCausalLM),
+    "falcon": (transformers.FalconConfig, transformers.FalconForCausalLM),
     "lfm2_moe": (transformers.Lfm2MoeConfig, transformers.Lfm2MoeForCausalLM),
     "qwen3_vl": (with_vision(transformers.Qwen3VLConfig), transformers.Qwen3VLForConditionalGeneration),
     "qwen3_vl_moe": (with_vision(transformers.Qwen3VLMoeConfig), transformers.Qwen3VLMoeForConditionalGeneration),
@@ -943,7 +961,7 @@ KINDS = {
     "gemma3n": (transformers.Gemma3nTextConfig, transformers.Gemma3nForCausalLM),
 }
 
-LAYER_NORMS = ("cohere", "cohere2", "starcoder2", "phi", "stablelm", "nemotron")
+LAYER_NORMS = ("cohere", "cohere2", "starcoder2", "phi", "stablelm", "nemotron", "falcon")
 # Kinds that multiply their embeddings or pass nothing else on: `embd` is the first layer's input.
 FROM_THE_FIRST_LAYER = (
     *LAYER_NORMS,
@@ -983,7 +1001,7 @@ def build(kind, settings, seed):
     g = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, p in model.named_parameters():
-            if "norm" in name and name.endswith("weight"):
+            if ("norm" in name or ".ln_" in name) and name.endswith("weight"):
                 # Gemma 2, 3, Nemotron, Qwen3.5 and Qwen3-Next store offsets from 1, but for the norm inside of the
                 # recurrence of the last two.
                 offset = kind in ("gemma2", "gemma3", "nemotron") or (
@@ -1001,6 +1019,8 @@ def build(kind, settings, seed):
                 p.copy_(torch.randn(p.shape, generator=g) / p.shape[1] ** 0.5 * 2)
             elif "experts" in name and p.dim() == 3:  # a stack of matrices; gpt-oss limits its gates at 7
                 p.copy_((5.0 if kind == "gpt_oss" else 1.0) / p.shape[2] ** 0.5 * torch.randn(p.shape, generator=g))
+            elif name.endswith(("alpha_p", "alpha_n")):
+                p.copy_(torch.randn(p.shape, generator=g))
             elif name.endswith(("sinks", "correct_output_scale")):
                 p.copy_(2.0 * torch.randn(p.shape, generator=g))
             elif "q_proj" in name or "k_proj" in name or "qkv" in name or "query_key_value" in name:
@@ -1125,6 +1145,19 @@ LAYERS = {
         "ffn_norm": "post_attention_layernorm",
         "ffn_out": "mlp",
     },
+    "apertus": {
+        **LLAMA,
+        **HEAD_NORMS,
+        "attn_norm": "attention_layernorm",
+        "ffn_norm": "feedforward_layernorm",
+    },
+    "falcon": {
+        "attn_norm": "input_layernorm",
+        "qkv": "self_attention.query_key_value",
+        "attn_out": "self_attention.dense",
+        "ffn_norm": "input_layernorm",
+        "ffn_out": "mlp",
+    },
     "gpt_neox": {
         "attn_norm": "input_layernorm",
         "qkv": "attention.query_key_value",
@@ -1149,10 +1182,15 @@ LAYERS = {
 
 
 def split_qkv(config, qkv):
-    """q, k and v of a module that computes all three: [n, heads, q k v] in GPT-NeoX, concatenated in Phi-3."""
+    """q, k and v of a module that computes all three: [n, heads, q k v] in GPT-NeoX, by groups of heads in Falcon,
+    concatenated in Phi-3."""
     n, n_heads = qkv.shape[0], config.num_attention_heads
     if config.model_type == "gpt_neox":
         return [part.reshape(n, -1) for part in qkv.reshape(n, n_heads, 3, -1).unbind(2)]
+    if config.model_type == "falcon":  # groups of query heads with their key and value
+        n_kv = config.num_kv_heads if config.new_decoder_architecture else 1
+        groups = qkv.reshape(n, n_kv, n_heads // n_kv + 2, -1)
+        return [part.reshape(n, -1) for part in (groups[:, :, :-2], groups[:, :, -2], groups[:, :, -1])]
     head_dim = config.hidden_size // n_heads
     n_kv = config.num_key_value_heads * head_dim
     return qkv.split([n_heads * head_dim, n_kv, n_kv], dim=1)
@@ -1177,7 +1215,8 @@ def run(model, tokens, pos):
             out = out.permute(2, 1, 0, 3)
         if out.dim() == 4 and out.shape[1] != len(tokens):  # Gemma 3 normalises heads after transposing them
             out = out.transpose(1, 2)
-        return out.reshape(len(tokens), -1)
+        # Falcon adds to what its feed-forward part returned.
+        return out.reshape(len(tokens), -1).clone() if kind == "falcon" else out.reshape(len(tokens), -1)
 
     def keep(name, module, before=False):
         if before:
@@ -1203,13 +1242,16 @@ def run(model, tokens, pos):
     elif kind == "falcon_h1":
         keep("embd", base.layers[0], before=True)
         last = base.final_layernorm
+    elif kind == "falcon":
+        keep("embd", base.word_embeddings)
+        last = base.ln_f
     elif kind in FROM_THE_FIRST_LAYER:
         keep("embd", base.layers[0], before=True)
         last = base.final_layernorm if kind == "phi" else base.norm
     else:
         keep("embd", base.embed_tokens)
         last = base.embedding_norm if kind.startswith("lfm2") else base.norm
-    for i, layer in enumerate(base.layers):
+    for i, layer in enumerate(getattr(base, "h", None) or base.layers):
         names = LAYERS.get(kind, LLAMA)
         if kind in RECURRENT and getattr(layer, "self_attn", None) is None:
             names = {k: path for k, path in names.items() if not path.startswith("self_attn")}

@@ -14,6 +14,7 @@ rest may differ by 5 percent, because packing and scratch depend on the processo
 
 import argparse
 import json
+import math
 import re
 import subprocess
 import sys
@@ -85,6 +86,49 @@ MODELS = {
             "feed_forward_length": [6144] * 15 + [12288] * 20,
         },
     ),
+    # The last 10 layers store no keys and values.
+    "Gemma-3n-E2B": (
+        "gemma3n",
+        30,
+        2048,
+        8192,
+        8,
+        2,
+        256,
+        262400,
+        32768,
+        {
+            "attention.sliding_window": 512,
+            "attention.sliding_window_pattern": [True, True, True, True, False] * 6,
+            "attention.shared_kv_layers": 10,
+            "embedding_length_per_layer_input": 256,
+            "altup.num_inputs": 4,
+            "activation_sparsity_scale": [1.6448534] * 10 + [-math.inf] * 20,
+        },
+    ),
+    # One latent for all heads of a token.
+    "DeepSeek-V2-Lite": (
+        "deepseek2",
+        27,
+        2048,
+        10944,
+        16,
+        1,
+        576,
+        102400,
+        163840,
+        {
+            "attention.kv_lora_rank": 512,
+            "attention.key_length_mla": 192,
+            "attention.value_length_mla": 128,
+            "rope.dimension_count": 64,
+            "leading_dense_block_count": 1,
+            "expert_count": 64,
+            "expert_used_count": 6,
+            "expert_feed_forward_length": 1408,
+            "expert_shared_count": 2,
+        },
+    ),
     "gpt-oss-20b": (
         "gpt-oss",
         24,
@@ -127,6 +171,52 @@ def gemma4_shapes(layers, n_embd, heads, kv_heads, head_dim, vocab, extra):
     return out
 
 
+def gemma3n_shapes(layers, n_embd, n_ff, heads, kv_heads, head_dim, vocab, extra):
+    """Every tensor of a Gemma 3n."""
+    own, n, laurel = extra["embedding_length_per_layer_input"], extra["altup.num_inputs"], 64
+    q, kv = heads * head_dim, kv_heads * head_dim
+    out = [("per_layer_proj_norm.weight", (own,)), ("output_norm.weight", (n_embd,))]
+    out += [("token_embd.weight", (vocab, n_embd)), ("per_layer_token_embd.weight", (vocab, layers * own))]
+    out += [("per_layer_model_proj.weight", (layers * own, n_embd))]
+    out += [(f"altup_{name}.weight", (n - 1, n_embd, n_embd)) for name in ("proj", "unembd_proj")]
+    for i in range(layers):
+        names = ["attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm", "post_norm", "laurel_post_norm"]
+        tensors = [(name, (n_embd,)) for name in [*names, "altup_router_norm", "altup_correct_scale"]]
+        tensors += [("attn_q_norm", (head_dim,)), ("attn_k_norm", (head_dim,))]
+        tensors += [("attn_q", (q, n_embd)), ("attn_k", (kv, n_embd)), ("attn_v", (kv, n_embd))]
+        tensors += [("attn_output", (n_embd, q)), ("inp_gate", (own, n_embd)), ("proj", (n_embd, own))]
+        tensors += [("ffn_gate", (n_ff, n_embd)), ("ffn_up", (n_ff, n_embd)), ("ffn_down", (n_embd, n_ff))]
+        tensors += [("laurel_l", (laurel, n_embd)), ("laurel_r", (n_embd, laurel)), ("altup_router", (n, n_embd))]
+        tensors += [("altup_predict_coef", (n * n, n)), ("altup_correct_coef", (n, n))]
+        out += [(f"blk.{i}.{name}.weight", shape) for name, shape in tensors]
+    return out
+
+
+def deepseek2_shapes(layers, n_embd, n_ff, heads, vocab, extra):
+    """Every tensor of a DeepSeek-V2-Lite."""
+    rank, n_rot = extra["attention.kv_lora_rank"], extra["rope.dimension_count"]
+    n_key, n_value = extra["attention.key_length_mla"], extra["attention.value_length_mla"]
+    n, own = extra["expert_count"], extra["expert_feed_forward_length"]
+    shared = own * extra["expert_shared_count"]
+    out = [
+        ("token_embd.weight", (vocab, n_embd)),
+        ("output_norm.weight", (n_embd,)),
+        ("output.weight", (vocab, n_embd)),
+    ]
+    for i in range(layers):
+        tensors = [("attn_norm", (n_embd,)), ("ffn_norm", (n_embd,)), ("attn_kv_a_norm", (rank,))]
+        tensors += [("attn_q", (heads * n_key, n_embd)), ("attn_kv_a_mqa", (rank + n_rot, n_embd))]
+        tensors += [("attn_k_b", (heads, rank, n_key - n_rot)), ("attn_v_b", (heads, n_value, rank))]
+        tensors += [("attn_output", (n_embd, heads * n_value))]
+        dense = i < extra["leading_dense_block_count"]
+        for suffix, first, width in [("", (), n_ff)] if dense else [("_exps", (n,), own), ("_shexp", (), shared)]:
+            tensors += [(f"ffn_gate{suffix}", (*first, width, n_embd)), (f"ffn_up{suffix}", (*first, width, n_embd))]
+            tensors += [(f"ffn_down{suffix}", (*first, n_embd, width))]
+        tensors += [] if dense else [("ffn_gate_inp", (n, n_embd))]
+        out += [(f"blk.{i}.{name}.weight", shape) for name, shape in tensors]
+    return out
+
+
 def gpt_oss_shapes(layers, n_embd, n_ff, heads, kv_heads, head_dim, vocab, extra):
     """Every tensor of a gpt-oss."""
     q, kv, n = heads * head_dim, kv_heads * head_dim, extra["expert_count"]
@@ -157,6 +247,10 @@ def shapes(arch, layers, n_embd, n_ff, heads, kv_heads, head_dim, vocab, extra):
     """Every tensor of the model: (name, shape)."""
     if arch == "gemma4":
         return gemma4_shapes(layers, n_embd, heads, kv_heads, head_dim, vocab, extra)
+    if arch == "gemma3n":
+        return gemma3n_shapes(layers, n_embd, n_ff, heads, kv_heads, head_dim, vocab, extra)
+    if arch == "deepseek2":
+        return deepseek2_shapes(layers, n_embd, n_ff, heads, vocab, extra)
     if arch == "gpt-oss":
         return gpt_oss_shapes(layers, n_embd, n_ff, heads, kv_heads, head_dim, vocab, extra)
     q, kv, neox = heads * head_dim, kv_heads * head_dim, arch == "gptneox"

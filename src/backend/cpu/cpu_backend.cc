@@ -21,6 +21,7 @@
 #include "backend/simd.h"
 #include "base/memory.h"
 #include "base/threads.h"
+#include "ops/scaled_matrix.h"
 
 namespace weir {
 namespace {
@@ -40,8 +41,14 @@ class CpuBackend final : public Backend {
   int64_t MatrixBytes(const MatrixSource& source) const override {
     return PageRound(cpu::PackedMatrix::PackedBytes(source.type, source.n_out, source.n_in));
   }
-  void MatMul(const MatMulArgs& args) override { cpu::MatMul(args, pool_); }
-  void GroupedMatMul(const GroupedMatMulArgs& args) override { cpu::GroupedMatMul(args, pool_); }
+  void MatMul(const MatMulArgs& args) override {
+    if (!HasScales(args.outs)) return cpu::MatMul(args, pool_);
+    MatMulWithScales(args, [this](const MatMulArgs& inner) { cpu::MatMul(inner, pool_); });
+  }
+  void GroupedMatMul(const GroupedMatMulArgs& args) override {
+    if (!HasScales(args.outs)) return cpu::GroupedMatMul(args, pool_);
+    GroupedMatMulWithScales(args, [this](const GroupedMatMulArgs& inner) { cpu::GroupedMatMul(inner, pool_); });
+  }
   void GatherRows(const GatherRowsArgs& args) override { cpu::GatherRows(args, pool_); }
   void ScatterAddRows(const ScatterAddRowsArgs& args) override { cpu::ScatterAddRows(args, pool_); }
   void EmbedRows(const Matrix& table, const int32_t* ids, int64_t n, float* out) override {
