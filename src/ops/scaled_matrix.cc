@@ -65,10 +65,11 @@ void GroupedMatMulWithScales(const GroupedMatMulArgs& args,
   for (const StackedOut& out : args.outs) {
     const ScaledMatrix* const w = ScaledOf(*out.w);
     if (w == nullptr) continue;
+    const int64_t n_stacked = w->n_out() / out.n_out;
     for (const RowGroup& group : args.groups) {
       const float* const bias = out.bias == nullptr ? nullptr : out.bias + group.matrix * out.n_out;
       for (int64_t r = group.first_row; r < group.first_row + group.n_rows; ++r) {
-        ScaleRow(w->scale(group.matrix), bias, out.n_out, out.y + r * out.n_out);
+        ScaleRow(w->scale(group.matrix, n_stacked), bias, out.n_out, out.y + r * out.n_out);
       }
     }
   }

@@ -31,7 +31,11 @@ class ScaledMatrix final : public Matrix {
     bytes_ = inner_->bytes();
   }
   const Matrix& inner() const { return *inner_; }
-  float scale(int64_t matrix = 0) const { return scales_[scales_.size() == 1 ? 0 : static_cast<size_t>(matrix)]; }
+  // Of matrix number `matrix` of n that the rows are divided into: of the stack, or of parts of its matrices.
+  // REQUIRES: n is a multiple of the number of scales.
+  float scale(int64_t matrix = 0, int64_t n = 1) const {
+    return scales_[static_cast<size_t>(matrix * std::ssize(scales_) / n)];
+  }
 
  private:
   std::unique_ptr<Matrix> inner_;

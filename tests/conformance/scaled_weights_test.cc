@@ -76,6 +76,40 @@ INSTANTIATE_TEST_SUITE_P(Models, ScaledWeights,
                                            "falcon_h1", "deepseek2"),
                          [](const auto& info) { return std::string(info.param); });
 
+// Gate and up of an expert in one matrix, with one scale.
+TEST(ScaledWeightsOf, FusedExperts) {
+  EditedModel model("qwen3moe");
+  const EditedModel plain = model;
+  for (const EditedTensor& gate : plain.tensors) {
+    if (!gate.name.ends_with("ffn_gate_exps.weight")) continue;
+    const std::string blk = gate.name.substr(0, gate.name.find("ffn_"));
+    EditedTensor both = gate;
+    const std::vector<uint8_t> up = model.Tensor(blk + "ffn_up_exps.weight").data;
+    const size_t n = static_cast<size_t>(gate.shape[0]), bytes = gate.data.size() / n;
+    both.name = blk + "ffn_gate_up_exps.weight";
+    both.shape[1] *= 2;
+    both.data.clear();
+    std::vector<float> scales;
+    for (size_t e = 0; e < n; ++e) {
+      scales.push_back(0.1f * static_cast<float>(e + 1));
+      for (const auto* part : {&gate.data, &up}) {
+        std::vector<float> values(bytes / 4);
+        std::memcpy(values.data(), part->data() + e * bytes, bytes);
+        for (float& value : values) value /= scales.back();
+        const auto* from = reinterpret_cast<const uint8_t*>(values.data());
+        both.data.insert(both.data.end(), from, from + bytes);
+      }
+    }
+    model.Remove(gate.name);
+    model.Remove(blk + "ffn_up_exps.weight");
+    model.tensors.push_back(both);
+    model.tensors.push_back(Floats(blk + "ffn_gate_up_exps.scale", scales));
+  }
+  const std::vector<float> got = EditedLogits(model), want = EditedLogits(plain);
+  ASSERT_EQ(got.size(), want.size());
+  EXPECT_LT(RelativeError(got.data(), want.data(), want.size()), 1e-4);
+}
+
 void ExpectRefused(EditedModel model, const std::vector<float>& scales, const std::string& name,
                    const std::string& what) {
   model.tensors.push_back(Floats(name, scales));

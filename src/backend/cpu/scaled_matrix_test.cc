@@ -112,6 +112,26 @@ TEST_P(ScaledMatrixTest, AStackHasAScaleForEachOfItsMatrices) {
   }
 }
 
+// A stack whose matrices are gate and up of an expert is read as one of twice as many.
+TEST_P(ScaledMatrixTest, PartsOfAMatrixHaveItsScale) {
+  const std::vector<float> scales = {0.5f, 7, 0.01f}, x = Random(3 * kIn);
+  const auto scaled = Scaled(Prepare(3 * kOut), scales);
+  const Matrix& inner = static_cast<const ScaledMatrix&>(*scaled).inner();
+  std::vector<uint8_t> scratch = Scratch();
+  constexpr int64_t kPart = kOut / 3;
+  const RowGroup groups[] = {{0, 0, 1}, {5, 1, 1}, {8, 2, 1}};
+  const auto run = [&](const Matrix& w) {
+    std::vector<float> y(static_cast<size_t>(3 * kPart));
+    const StackedOut out = {&w, kPart, y.data()};
+    backend_->GroupedMatMul({x.data(), 3, kIn, groups, {&out, 1}, Aligned(scratch)});
+    return y;
+  };
+  const std::vector<float> plain = run(inner), got = run(*scaled);
+  for (int64_t r = 0; r < 3; ++r) {
+    for (int64_t o = 0; o < kPart; ++o) EXPECT_EQ(got[r * kPart + o], scales[r] * plain[r * kPart + o]) << r;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Backends, ScaledMatrixTest, ::testing::Values("ref", "cpu"),
                          [](const auto& info) { return info.param; });
 
