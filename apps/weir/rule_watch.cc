@@ -2,22 +2,28 @@
 #include "rule_watch.h"
 
 #include <cstdio>
+#include <optional>
 #include <utility>
 
 #include "duration.h"
 #include "print.h"
+#include "text/chat_template.h"
 
 namespace weir::app {
 
+CLI::Option* AddWhenFlag(CLI::App& app, RuleFlags* flags) {
+  return app
+      .add_option("--when", flags->when,
+                  "tell when this is true, such as \"a parcel lies at the door\", or when a question has an answer: "
+                  "\"What colour is the light? => red\"; may be repeated")
+      ->type_name("TEXT")
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
 void AddRuleFlags(CLI::App& app, RuleFlags* flags) {
-  CLI::Option* when =
-      app.add_option("--when", flags->when,
-                     "tell when this is true, such as \"a parcel lies at the door\", or when a question "
-                     "has an answer: \"What colour is the light? => red\"; may be repeated")
-          ->type_name("TEXT")
-          ->expected(1)
-          ->allow_extra_args(false)
-          ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  CLI::Option* const when = AddWhenFlag(app, flags);
   app.add_option(
          "--then", flags->then,
          "shell command to run for every event: JSON on its standard input, WEIR_EVENT_ID, _RULE, _STATE, _T_MS, "
@@ -74,6 +80,21 @@ Result<std::vector<Rule>> ParseRules(const RuleFlags& flags) {
     out.push_back(*std::move(rule));
   }
   return out;
+}
+
+Result<int64_t> TokensOfACheck(const std::vector<Rule>& rules, const LoadedModel& model, const ModelFlags& flags) {
+  WEIR_ASSIGN_OR_RETURN(const ChatTemplate chat, ChatTemplate::ForFile(model.file(), model.tokenizer(),
+                                                                       flags.chat_template, flags.chat_arguments));
+  Conversation talk(model.tokenizer(), &chat);
+  (void)talk.Begin(std::nullopt);
+  talk.TurnOpened();
+  RuleSet set(model.tokenizer());
+  for (const Rule& rule : rules) {
+    const auto id = set.Add(rule, talk, kRuleTokens);
+    if (!id.ok())
+      return Status(id.status().code(), fmt::format("--when \"{}\": {}", rule.when(), id.status().message()));
+  }
+  return set.TokensOfACheck(talk);
 }
 
 Result<std::unique_ptr<RuleWatch>> RuleWatch::Make(const RuleFlags& flags, std::vector<Rule> rules, Session& session,

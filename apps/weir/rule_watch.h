@@ -24,10 +24,15 @@ struct RuleFlags {
   int check = 0;  // 0: a default of the kind of stream
   RuleTuning tuning;
 };
+// --when; and all flags.
+CLI::Option* AddWhenFlag(CLI::App& app, RuleFlags* flags);
 void AddRuleFlags(CLI::App& app, RuleFlags* flags);
 
 // The rules as they were given, before a model is loaded. kInvalidArgument names the flag.
 Result<std::vector<Rule>> ParseRules(const RuleFlags& flags);
+
+// Tokens that are read aside for a check of these rules, after frames or a text. Errors of RuleSet::Add().
+Result<int64_t> TokensOfACheck(const std::vector<Rule>& rules, const LoadedModel& model, const ModelFlags& flags);
 
 class RuleWatch {
  public:

@@ -102,6 +102,7 @@ std::string SessionNote::ToText() const {
   if (window_rows > 0) text["window_rows"] = window_rows;
   if (excerpt_slots > 0) text["excerpt"] = excerpt_slots;
   if (aside_slots > 0) text["aside"] = aside_slots;
+  if (!rules.is_null()) text["rules"] = rules;
   if (recall) text["recall"] = ToJson(*recall);
   return JsonText(text);
 }
@@ -128,6 +129,7 @@ Result<SessionNote> SessionNote::Parse(const std::string& text) {
   fields.Get("window_rows", &windows, 0, 1 << 26);
   fields.Get("excerpt", &excerpt, 0, 1 << 26);
   fields.Get("aside", &aside, 0, 1 << 26);
+  if (const Json* rules = fields.Get("rules")) out.rules = *rules;
   const Json* const recall = fields.Get("recall");
   WEIR_RETURN_IF_ERROR(fields.Done());
   if (frames != nullptr && !frames->is_null()) {

@@ -6,8 +6,8 @@
 // `conversation` (null for a session without rounds), `watched` (the stream's clock and the frames of its live video;
 // null: neither), `sampler` (null where every answer brings its own), `frames` (the encoder, its fingerprint, and the
 // bytes of the frames that are kept; missing where there are none), `excerpt` and `aside`
-// (slots for excerpts and for questions aside; missing: none) and
-// `recall` (the selector, the archive's folder and quota, and how far the archive went; missing without recall: the
+// (slots for excerpts and for questions aside; missing: none), `rules` (a server's, and their events; missing: none)
+// and `recall` (the selector, the archive's folder and quota, and how far the archive went; missing without recall: the
 // archive itself is not in the file). `weir serve`, `weir chat` and `weir run` write the same files and read each
 // other's.
 #pragma once
@@ -41,6 +41,7 @@ struct SessionNote {
   DType k_type = DType::kF16, v_type = DType::kF16;
   OnOverflow on_overflow = OnOverflow::kEvict;
   Json conversation, watched, sampler;
+  Json rules;  // of a server's session (serve/session_rules.h); null: none
   struct Frames {
     int64_t bytes = 0;  // after the session's
     std::string encoder, fingerprint;
@@ -55,7 +56,8 @@ struct SessionNote {
   };
   std::optional<Recall> recall;
 
-  // Describes an existing session; `conversation`, `watched`, `sampler`, `frames` and `recall` are left null.
+  // Describes an existing session; `conversation`, `watched`, `sampler`, `rules`, `frames` and `recall` are left
+  // null.
   static SessionNote Of(const Session& session, OnOverflow on_overflow, std::string model, std::string fingerprint);
   // Adds the frames that the stream keeps, and the encoder file that made them. Does nothing if there is nothing to
   // save.

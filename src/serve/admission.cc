@@ -74,6 +74,7 @@ Result<std::unique_ptr<StreamSession>> Admission::Make(const SessionOptions& opt
       .created_s = static_cast<int64_t>(std::time(nullptr)),
       .kept_frames = std::move(kept_frames),
       .recall = nullptr,
+      .rules = options.aside_slots > 0 ? std::make_unique<SessionRules>(model_.tokenizer()) : nullptr,
       .frames = std::move(frames),
       .rows_pruned = prunes ? std::optional<int64_t>(0) : std::nullopt,
   });

@@ -15,9 +15,10 @@ ApiError MakeSession(Host& host, const ServerOptions& options, const NewSession&
                      const std::function<bool()>& wanted, Json* state) {
   const auto recall = host.recall().OptionsFor(wish.recall, wish.recall_disk, wish.recall_tokens);
   if (!recall.ok()) return FromStatus(recall.status());
-  const auto planned = host.admission().OptionsFor(wish.policy, wish.pot, *recall);
+  auto planned = host.admission().OptionsFor(wish.policy, wish.pot, *recall);
   // An unknown policy is an invalid field, not 404.
   if (!planned.ok()) return {400, "", "'policy' is not usable: " + planned.status().message()};
+  planned->aside_slots = static_cast<int32_t>(wish.rule_tokens);
   std::string id;
   std::vector<int32_t> head;
   const Status made = CallEngine(host, [&]() -> Status {

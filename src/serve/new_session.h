@@ -20,6 +20,7 @@ struct NewSession {
   int n_waiting = 0;                  // frames of a live video that may wait; 0: no live video
   std::optional<std::string> recall;  // nullopt: the server's
   int64_t recall_disk = 0, recall_tokens = 0;
+  int64_t rule_tokens = 0;  // SessionOptions::aside_slots; 0: no rules
 };
 
 // http 0: *state is the new session, as SessionJson() shows it. Otherwise there is none. `wanted` returns false when

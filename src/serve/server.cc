@@ -64,6 +64,7 @@ class Server::Impl {
   }
   void Stop() {
     host_->scheduler().Stop();
+    host_->Hurry();  // readers of events go
     http_.Shutdown();
   }
   Status RunDrain(std::chrono::seconds wait) { return drain_->Run(wait); }

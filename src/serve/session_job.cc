@@ -93,6 +93,12 @@ void SessionJob::StartTurn(PromptPart body, PictureSource* pictures, int64_t t_m
   reader_.Start(OpenTurn(talk, std::move(body)), talk, pictures, t_ms < 0 ? stream_->t_ms : t_ms);
 }
 
+void SessionJob::CheckRules() {
+  if (stream_->rules != nullptr) {
+    stream_->rules->Check(id_, *session_, stream_->conversation, stream_->t_ms);
+  }
+}
+
 Status AppendJob::ReadSome() {
   WEIR_RETURN_IF_ERROR(CheckGoOn());
   if (!begun_) {
@@ -105,6 +111,10 @@ Status AppendJob::ReadSome() {
 Job::Step AppendJob::Advance() {
   Status status = ReadSome();
   if (status.ok() && !reader_.done()) return Step::kMore;
+  if (status.ok() && !std::exchange(checked_, true)) {
+    CheckRules();
+    return Step::kMore;
+  }
   if (status.ok()) {
     events.Push(SessionJson(*stream_));
   } else {
@@ -159,8 +169,13 @@ Job::Step FrameJob::Advance() {
     begun_ = true;
     StartTurn({{}, false, false, true}, &source_, -1);
   }
-  if (status_.ok() && !reader_.done()) status_ = ReadStep();
-  return status_.ok() && !reader_.done() ? Step::kMore : Step::kDone;
+  if (!status_.ok()) return Step::kDone;
+  if (!reader_.done()) {
+    status_ = ReadStep();
+    return status_.ok() ? Step::kMore : Step::kDone;
+  }
+  if (!std::exchange(checked_, true)) CheckRules();
+  return Step::kDone;
 }
 
 void FrameJob::Finish() {

@@ -40,6 +40,8 @@ class SessionJob : public Job {
   // Starts reading `body` as part of the open turn, or opens one. t_ms -1: the current stream time. REQUIRES: stream_
   // != nullptr.
   void StartTurn(PromptPart body, PictureSource* pictures, int64_t t_ms);
+  // The session has read all of what came: asks its rules, if it has any.
+  void CheckRules();
   // Reads one step of the prompt, counts it, and updates the session's clock.
   Status ReadStep(const TensorObserver* observer = nullptr);
 
@@ -102,7 +104,7 @@ class AppendJob : public SessionJob {
   Status ReadSome();
   PromptPart body_;
   const int64_t t_ms_ = -1;
-  bool begun_ = false;
+  bool begun_ = false, checked_ = false;
 };
 
 // Reads one frame of a session's live video and posts a job for the next one. No caller waits for it.
@@ -128,7 +130,7 @@ class FrameJob : public SessionJob {
   };
   const std::shared_ptr<FrameQueue> queue_;
   OneFrame source_;
-  bool begun_ = false;
+  bool begun_ = false, checked_ = false;
   Status status_;
 };
 

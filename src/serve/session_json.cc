@@ -60,6 +60,11 @@ Json SessionJson(const StreamSession& stream) {
   const auto only = [](const std::vector<int64_t>& counts) { return counts.empty() ? 0 : counts[0]; };
   out["states"] = {{"held", only(states.held)}, {"on_disk", only(states.on_disk)}, {"gone", only(states.gone)}};
   if (stream.recall != nullptr) out["recall"] = RecallJson(stream);
+  if (stream.rules != nullptr) {
+    out["rules"] = {{"count", stream.rules->set.rules().size()},
+                    {"tokens", session.plan().aside_slots},
+                    {"last_event_id", stream.rules->events->newest()}};
+  }
   if (stream.rows_pruned) out["rows_pruned"] = *stream.rows_pruned;
   if (stream.frames != nullptr) out["frames"] = FramesJson(stream.frames->counters());
   return out;

@@ -60,6 +60,7 @@ Result<std::unique_ptr<SnapshotWriter>> WriteSnapshot(const Host& host, const St
   note.conversation = stream.conversation.Save();
   note.watched = ToJson(stream);
   note.recall = recall;
+  if (stream.rules != nullptr) note.rules = stream.rules->Save();
   const FrameStore* const frames = stream.kept_frames.get();
   if (frames != nullptr) note.Describe(*frames, host.options().encoder->file());
   WEIR_ASSIGN_OR_RETURN(auto file, SnapshotWriter::Begin(path, note.ToText(), StateBytes(*stream.session, frames)));
@@ -95,6 +96,9 @@ Result<StreamSession*> ReadSnapshot(Host& host, SnapshotReader& snapshot, const 
   const GgufFile* const encoder = host.options().encoder == nullptr ? nullptr : &host.options().encoder->file();
   if (status.ok()) {
     status = RestoreState(note, snapshot, encoder, stream->session.get(), stream->kept_frames.get());
+  }
+  if (status.ok() && stream->rules != nullptr && !note.rules.is_null()) {
+    status = stream->rules->Restore(note.rules, talk, note.aside_slots);
   }
   if (!status.ok()) {
     host.sessions().Erase(stream->id);

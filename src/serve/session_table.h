@@ -19,6 +19,7 @@
 #include "engine/session.h"
 #include "serve/frame_queue.h"
 #include "serve/session_recall.h"
+#include "serve/session_rules.h"
 
 namespace weir {
 
@@ -32,6 +33,7 @@ struct StreamSession {
   int64_t created_s = 0;                     // Unix time
   std::unique_ptr<FrameStore> kept_frames;   // in the session's ledger; nullptr without an encoder
   std::unique_ptr<SessionRecall> recall;     // nullptr: without; in the session's ledger
+  std::unique_ptr<SessionRules> rules;       // nullptr: made without room for them
   std::shared_ptr<FrameQueue> frames;        // nullptr: no live video. Requests also hold it while they deliver a frame
   int64_t t_ms = 0;                          // the time of the last picture read
   std::optional<int64_t> rows_pruned;        // of its pictures; nullopt without a pruner

@@ -241,6 +241,20 @@ TEST_F(RulesTest, AddressesOfOtherKindsNameTheSupportedOnes) {
   EXPECT_EQ(run.err.find("secret"), std::string::npos) << run.err;
 }
 
+TEST_F(RulesTest, ThePlanHasTheirRoomAndTheirTokens) {
+  const Arguments plan = {"plan", "-m", ModelPath("llama"), "--pot", "96", "-o", "json"};
+  const auto planned = [&](const Arguments& rules) { return json::parse(Ok(Join(plan, rules)).out, nullptr, false); };
+  const json none = planned({}), one = planned({"--when", "who came? => the man"}),
+             two = planned({"--when", "who came? => the man", "--when", "what? => sea"});
+  EXPECT_GT(one["session_bytes"], none["session_bytes"]);
+  EXPECT_EQ(one["session_bytes"], two["session_bytes"]);
+  EXPECT_NE(one["items"].dump().find("questions aside, 192 slots"), std::string::npos) << one;
+  EXPECT_GT(one["rules"]["tokens_per_check"], 0);
+  EXPECT_GT(two["rules"]["tokens_per_check"], one["rules"]["tokens_per_check"]);
+  EXPECT_FALSE(none.contains("rules"));
+  ExpectError(Join(plan, {"--when", "the man came"}), {"--when", "yes and no"});
+}
+
 TEST_F(RulesTest, TheHelpTeaches) {
   const std::string help = Ok({"watch", "--help"}).out;
   for (const char* word : {"--when", "--then", "--follow", "--skip-still", "a parcel lies at the door", "journalctl"}) {

@@ -3,7 +3,8 @@
 
 A stream shows scene after scene for a few seconds each, at one frame a second. All scenes of a stream are of one
 subject, so that every question about it has an answer, and the stream has a rule for each question: "What colour is
-it? => red". In most scenes no rule holds; in some, one does. Those are the events: (rule, first frame, last frame).
+it? => red"; none waits for "nothing". In most scenes no rule holds; in some, one does. Those are the events: (rule,
+first frame, last frame).
 
 A stream is a function of (split, seed, number). Needs only numpy.
 """
@@ -74,7 +75,7 @@ def make_stream(split, seed, number, n_scenes, digits=None):
     subject = world.SUBJECTS[number % len(world.SUBJECTS)]
     example = {}
     while not all(a in example for a in QUESTIONS[subject].values()):
-        example.update(_scene(rng, subject, []).facts)
+        example.update((a, f) for a, f in _scene(rng, subject, []).facts.items() if f != "nothing")
     rules = [
         Rule(kind, attribute, WORDS.get(kind) or world._ASK[attribute][0], example[attribute])
         for kind, attribute in QUESTIONS[subject].items()

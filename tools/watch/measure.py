@@ -7,16 +7,15 @@
     tools/watch/measure.py poller --weir build/release/weir [--every 5] [--memory 10] ...
     tools/watch/measure.py table  ROWS.jsonl...
 
-`rules` runs `weir watch --when` over every stream, with all its rules at once. `poller` asks each question of the
-newest frame every few seconds in a conversation of the last exchanges, as a program over an OpenAI API would: it
-raises an alarm when the answer becomes the right one. Each stream gives a row on standard output; `table` sums them up.
+`rules` runs `weir watch --when` over every stream, with all its rules at once. `poller` shows the newest frame and asks
+each question every few seconds, in a conversation of its own whose pot has room for the last exchanges: it raises an
+alarm when the answer becomes the right one. Each stream gives a row on standard output; `table` sums them up.
 
 An alarm within an event, or up to --late frames after it, is a hit; of an event only the first counts, further ones
 and all others are false. The delay is the number of frames from an event's first one to the alarm. Needs numpy.
 """
 
 import argparse
-import base64
 import json
 import math
 import os
@@ -25,10 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from pathlib import Path
-
-import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -62,6 +58,13 @@ def cpu_seconds():
     return used.ru_utime + used.ru_stime
 
 
+def run(command):
+    done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)}: {done.stderr}")
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
 def run_rules(args, stream, video, more):
     command = [
         args.weir, "watch", video, "-m", args.model, "--mmproj", args.mmproj, "--fps", "1", "--fast", "-o", "json",
@@ -69,69 +72,29 @@ def run_rules(args, stream, video, more):
     ]  # fmt: skip
     for rule in stream.rules:
         command += ["--when", rule.text()]
-    done = subprocess.run(command + more, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(command)}: {done.stderr}")
-    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    rows = run(command + more)
     ids = {f"r{i + 1}": i for i in range(len(stream.rules))}
     alarms = [(ids[r["rule"]], r["t_ms"] // 1000) for r in rows if r["type"] == "event" and r["state"] == "began"]
     return alarms, {"ms_per_rule": rows[-1]["rules"]["ms_per_rule"], "tokens_aside": rows[-1]["rules"]["tokens"]}
 
 
-class Server:
-    """`weir serve` for a poller."""
-
-    def __init__(self, args):
-        with tempfile.NamedTemporaryFile("r") as log:
-            self.process = subprocess.Popen(
-                [args.weir, "serve", "-m", args.model, "--mmproj", args.mmproj, "--port", "0", "--pot", "1024",
-                 "--policy", "full", "-t", str(args.threads)],
-                stdout=subprocess.DEVNULL, stderr=open(log.name, "w"))  # fmt: skip
-            self.url = None
-            while self.url is None and self.process.poll() is None:
-                time.sleep(0.1)
-                text = log.read()
-                log.seek(0)
-                for word in text.split():
-                    if word.startswith("http://"):
-                        self.url = word.rstrip("/.,")
-            if self.url is None:
-                sys.exit("the server did not start")
-
-    def ask(self, messages):
-        body = {"messages": messages, "max_tokens": 3, "temperature": 0}
-        request = urllib.request.Request(
-            self.url + "/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
-        )
-        with urllib.request.urlopen(request) as answer:
-            return json.load(answer)["choices"][0]["message"]["content"].strip()
-
-    def cpu_seconds(self):
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-    def stop(self):
-        self.process.terminate()
-        self.process.wait()
-
-
-def run_poller(args, stream, server):
-    histories, before, alarms = [[] for _ in stream.rules], [False] * len(stream.rules), []
-    for t, frame in enumerate(stream.frames):
-        if t % args.every != 0:
-            continue
-        ppm = b"P6\n%d %d\n255\n" % (draw.SIZE, draw.SIZE) + np.asarray(frame).tobytes()
-        picture = "data:image/x-portable-pixmap;base64," + base64.b64encode(ppm).decode()
-        for i, rule in enumerate(stream.rules):
-            content = [{"type": "image_url", "image_url": {"url": picture}}, {"type": "text", "text": rule.question}]
-            histories[i] = histories[i][-2 * args.memory :] + [{"role": "user", "content": content}]
-            answer = server.ask(histories[i])
-            histories[i].append({"role": "assistant", "content": answer})
-            true = answer.split(" ")[0] == rule.answer
-            if true and not before[i]:
-                alarms.append((i, t))
-            before[i] = true
-    return alarms
+def run_poller(args, stream, video, more):
+    """A conversation for each rule: the newest frame and the question, every few seconds, in a pot of ten exchanges."""
+    alarms = []
+    for i, rule in enumerate(stream.rules):
+        command = [
+            args.weir, "watch", video, "-m", args.model, "--mmproj", args.mmproj, "--fps", str(1 / args.every), "--fast",
+            "-o", "json", "--pot", str(args.memory * args.exchange_tokens), "--policy", "window", "-t",
+            str(args.threads), "--ask", rule.question, "--every", f"{args.every}s", "-n", "3", "--temp", "0",
+        ]  # fmt: skip
+        before = False
+        for row in run(command + more):
+            if row["type"] == "answer":
+                true = row["text"].split()[:1] == [rule.answer]
+                if true and not before:
+                    alarms.append((i, row["t_ms"] // 1000))
+                before = true
+    return alarms, {"exchange_tokens": args.exchange_tokens}
 
 
 def rate_error(n, trials):
@@ -193,35 +156,26 @@ def main(argv=None):
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--every", type=int, default=5, help="seconds from a poll to the next")
     parser.add_argument("--memory", type=int, default=10, help="exchanges that a poller remembers")
+    parser.add_argument("--exchange-tokens", type=int, default=32, help="of a frame, a question and its answer")
     argv = sys.argv[1:] if argv is None else argv
     more = argv[argv.index("--") + 1 :] if "--" in argv else []
     args = parser.parse_args(argv[: argv.index("--")] if "--" in argv else argv)
     if args.what == "table":
         return table([json.loads(line) for path in args.rows for line in path.read_text().splitlines()])
     digits = draw.Digits(args.data)
-    server = Server(args) if args.what == "poller" else None
-    try:
-        for number in range(args.first, args.first + args.streams):
-            stream = made.make_stream(args.split, args.seed, number, args.scenes, digits)
-            extra, start = {}, time.time()
-            if server is not None:
-                before = server.cpu_seconds()
-                alarms = run_poller(args, stream, server)
-                cpu = server.cpu_seconds() - before
-            else:
-                with tempfile.TemporaryDirectory() as folder:
-                    video = folder + "/stream.y4m"
-                    made.write_y4m(video, stream.frames)
-                    before = cpu_seconds()
-                    alarms, extra = run_rules(args, stream, video, more)
-                    cpu = cpu_seconds() - before
-            row = dict(what=args.what, split=args.split, seed=args.seed, stream=number, subject=stream.subject)
-            row.update(frames=stream.n_frames, rules=[r.text() for r in stream.rules], cpu_s=round(cpu, 3), **extra)
-            row.update(seconds=round(time.time() - start, 1), flags=more, kinds=score(stream, alarms, args.late))
-            print(json.dumps(row), flush=True)
-    finally:
-        if server is not None:
-            server.stop()
+    watch = run_rules if args.what == "rules" else run_poller
+    for number in range(args.first, args.first + args.streams):
+        stream, start = made.make_stream(args.split, args.seed, number, args.scenes, digits), time.time()
+        with tempfile.TemporaryDirectory() as folder:
+            video = folder + "/stream.y4m"
+            made.write_y4m(video, stream.frames)
+            before = cpu_seconds()
+            alarms, extra = watch(args, stream, video, more)
+        row = dict(what=args.what, split=args.split, seed=args.seed, stream=number, subject=stream.subject)
+        row.update(frames=stream.n_frames, rules=[r.text() for r in stream.rules])
+        row.update(cpu_s=round(cpu_seconds() - before, 3), seconds=round(time.time() - start, 1), flags=more, **extra)
+        row.update(alarms=sorted(alarms), kinds=score(stream, alarms, args.late))
+        print(json.dumps(row), flush=True)
 
 
 if __name__ == "__main__":

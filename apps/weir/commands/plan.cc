@@ -10,12 +10,15 @@
 #include "pictures.h"
 #include "print.h"
 #include "recall_flags.h"
+#include "rule_watch.h"
 
 namespace weir::app {
 namespace {
 
-Status Plan(const ModelFlags& model_flags, const PotFlags& pot_flags, PictureFlags* pictures,
+Status Plan(const ModelFlags& model_flags, PotFlags pot_flags, PictureFlags* pictures, const RuleFlags& rule_flags,
             const std::string& format) {
+  WEIR_ASSIGN_OR_RETURN(const std::vector<Rule> rules, ParseRules(rule_flags));
+  if (!rules.empty()) pot_flags.aside = kRuleTokens;
   WEIR_ASSIGN_OR_RETURN(SessionOptions options, ToSessionOptions(pot_flags));
   WEIR_ASSIGN_OR_RETURN(const PrunerSpec prune, ToPruner(*pictures));
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedModel> model, Load(model_flags, /*plan_only=*/true));
@@ -29,6 +32,10 @@ Status Plan(const ModelFlags& model_flags, const PotFlags& pot_flags, PictureFla
   WEIR_ASSIGN_OR_RETURN(RecallOptions recall, ToRecallOptions(pot_flags.recall));
   if (encoder != nullptr) recall.max_rows = encoder->encoder().config().max_rows();
   WEIR_RETURN_IF_ERROR(AddRecall(recall, *model, &options));
+  int64_t check_tokens = 0;
+  if (!rules.empty()) {
+    WEIR_ASSIGN_OR_RETURN(check_tokens, TokensOfACheck(rules, *model, model_flags));
+  }
   WEIR_ASSIGN_OR_RETURN(const SessionPlan plan, PlanSession(model->model(), model->backend(), options));
   if (format == "json") {
     nlohmann::ordered_json json;
@@ -37,6 +44,7 @@ Status Plan(const ModelFlags& model_flags, const PotFlags& pot_flags, PictureFla
     if (prune.info != nullptr) json["prune"] = prune.text;
     json["pot"] = plan.pot_slots;
     if (recall.on()) json["recall"] = {{"selector", recall.spec.text}, {"tokens", plan.excerpt_slots}};
+    if (!rules.empty()) json["rules"] = {{"count", rules.size()}, {"tokens_per_check", check_tokens}};
     json["chunk"] = plan.chunk_rows;
     json["weights_bytes"] = model->ledger().used_bytes();
     if (encoder != nullptr) json["encoder_weights_bytes"] = encoder->ledger().used_bytes();
@@ -59,6 +67,7 @@ Status Plan(const ModelFlags& model_flags, const PotFlags& pot_flags, PictureFla
     Print(stdout, "  {:<10} {:>14}  prepared from {}\n", "weights", CountText(encoder->ledger().used_bytes()),
           pictures->mmproj);
   }
+  if (!rules.empty()) Print(stdout, "rules: {}, {} tokens read aside at every check\n", rules.size(), check_tokens);
   Print(stdout, "smallest budget that works here: {} bytes\n", CountText(plan.minimum_bytes));
   return Status();
 }
@@ -67,6 +76,7 @@ Action AddPlan(CLI::App& sub) {
   auto model = std::make_shared<ModelFlags>();
   auto pot = std::make_shared<PotFlags>();
   auto pictures = std::make_shared<PictureFlags>();
+  auto rules = std::make_shared<RuleFlags>();
   auto format = std::make_shared<std::string>("text");
   AddModelFlags(sub, model.get());
   AddPotFlags(sub, pot.get());
@@ -74,8 +84,9 @@ Action AddPlan(CLI::App& sub) {
   AddRecallFlags(sub, &pot->recall);
   AddEncoderFlags(sub, pictures.get());
   AddPictureFlags(sub, pictures.get());
+  AddWhenFlag(sub, rules.get());
   sub.add_option("-o,--output", *format, "text or json")->check(CLI::IsMember({"text", "json"}))->capture_default_str();
-  return [=] { return Plan(*model, *pot, pictures.get(), *format); };
+  return [=] { return Plan(*model, *pot, pictures.get(), *rules, *format); };
 }
 
 }  // namespace

@@ -14,6 +14,7 @@ namespace {
 
 constexpr int64_t kMaxFramesWaiting = 256;
 constexpr int64_t kMaxRecallDisk = int64_t{1} << 50, kMaxRecallTokens = 1 << 20;
+constexpr int64_t kMaxRuleTokens = 4096;
 constexpr size_t kMaxSystemBytes = 1 << 16;  // it is encoded on the engine's thread
 
 void Handle(const Call& call, httplib::Response& response) {
@@ -33,6 +34,7 @@ void Handle(const Call& call, httplib::Response& response) {
   if (fields.Has("recall")) fields.Get("recall", &wish.recall.emplace());
   fields.Get("recall_disk", &wish.recall_disk, 1, kMaxRecallDisk);
   fields.Get("recall_tokens", &wish.recall_tokens, 1, kMaxRecallTokens);
+  fields.Get("rule_tokens", &wish.rule_tokens, 0, kMaxRuleTokens);
   if (call.host.vision() == nullptr) fields.Only("frames_waiting", 0);
   if (const Status bad = fields.Done(); !bad.ok()) return SendError(bad, response);
   wish.n_waiting = static_cast<int>(n_waiting);

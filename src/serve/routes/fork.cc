@@ -27,6 +27,13 @@ void Handle(const Call& call, httplib::Response& response) {
         }
         if (to->kept_frames != nullptr) to->kept_frames->CopyFrom(*from.kept_frames);
         to->conversation = from.conversation;
+        if (from.rules != nullptr) {
+          copied = to->rules->set.Restore(from.rules->set.Save(), to->conversation, from.options.aside_slots);
+          if (!copied.ok()) {
+            call.host.sessions().Erase(to->id);
+            return copied;
+          }
+        }
         to->t_ms = from.t_ms;
         to->rows_pruned = from.rows_pruned;
         if (to->frames != nullptr) to->frames->GoOnFrom(from.frames->counters());

@@ -1,0 +1,50 @@
+// weir-plugin: route
+// SPDX-License-Identifier: Apache-2.0
+// Adds a rule to a session: something to watch its stream for.
+#include <string>
+#include <utility>
+
+#include "serve/call_job.h"
+#include "serve/reply.h"
+#include "serve/routes/common.h"
+#include "serve/routes/route.h"
+
+namespace weir {
+namespace {
+
+void Handle(const Call& call, httplib::Response& response) {
+  const auto body = ParseJsonObject(call.body);
+  if (!body.ok()) return SendError(body.status(), response);
+  auto rule = RuleFromJson(*body);
+  if (!rule.ok()) return SendError(rule.status(), response);
+  Json out;
+  const Status status = CallWithSession(
+      call.host, call.arguments[0],
+      [&](StreamSession& stream) -> Status {
+        if (stream.rules == nullptr) {
+          return InvalidArgument("this session was made without room for rules: make it with 'rule_tokens'");
+        }
+        if (stream.kept_frames != nullptr && stream.kept_frames->keeps()) {
+          return InvalidArgument("rules need an encoder that reads frames one by one; this one reads them together");
+        }
+        WEIR_RETURN_IF_ERROR(
+            stream.rules->set.Add(*std::move(rule), stream.conversation, stream.session->plan().aside_slots).status());
+        out = RuleJson(stream.rules->set.rules().back());
+        return Status();
+      },
+      ClientWaits);
+  if (status.code() == StatusCode::kUnsupported) return SendError({400, "", status.message()}, response);
+  if (!status.ok()) return SendError(status, response);
+  SendJson(out, response, 201);
+}
+
+}  // namespace
+
+extern const RouteInfo kAddRule;
+const RouteInfo kAddRule = {
+    .method = "POST",
+    .path = "/v1/sessions/{id}/rules",
+    .handle = Handle,
+};
+
+}  // namespace weir

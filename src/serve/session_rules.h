@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rules of a stream session, and the events that they brought.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "rules/rule_set.h"
+#include "serve/event_ring.h"
+
+namespace weir {
+
+// [engine], but for the ring.
+struct SessionRules {
+  explicit SessionRules(const Tokenizer& tokenizer) : set(tokenizer) {}
+  ~SessionRules() { events->Close(); }
+  SessionRules(const SessionRules&) = delete;
+  SessionRules& operator=(const SessionRules&) = delete;
+
+  // Asks the rules about the session's present moment. What went wrong is kept in `trouble`: whoever sent the frame or
+  // the text has nothing to do with it.
+  void Check(const std::string& id, Session& session, const Conversation& conversation, int64_t t_ms);
+
+  // For a snapshot. Restore() REQUIRES a session that was made with the snapshot's room; kInvalidArgument for anything
+  // that Save() did not write.
+  Json Save() const;
+  Status Restore(const Json& saved, const Conversation& conversation, int32_t room);
+
+  RuleSet set;
+  const std::shared_ptr<EventRing> events = std::make_shared<EventRing>();
+  std::string trouble;  // of the last check; empty: none
+};
+
+// A rule with its score at the last check.
+Json RuleJson(const RuleSet::Watched& watched);
+
+}  // namespace weir
