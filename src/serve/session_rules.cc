@@ -34,9 +34,7 @@ Status SessionRules::Restore(const Json& saved, const Conversation& conversation
 Json RuleJson(const RuleSet::Watched& watched) {
   Json out = {{"object", "rule"}};
   out.update(ToJson(watched.rule));
-  out["state"] = watched.tracker.holds()        ? "holds"
-                 : watched.tracker.calibrated() ? "watches"
-                                                : "learns";
+  out["state"] = watched.tracker.holds() ? "holds" : watched.tracker.calibrated() ? "watches" : "learns";
   if (watched.asked) {
     out["log_odds"] = watched.log_odds;
     out["score"] = watched.score;

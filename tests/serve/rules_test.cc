@@ -31,9 +31,7 @@ class RulesTest : public ::testing::Test {
   static void Live(Client& client, const std::string& id, int from, int to) {
     for (int i = from; i < to; ++i) client.Append(id, i % 3 == 0 ? "the man came " : "the sea and the sea ");
   }
-  static Json List(const ServerProcess& server, const std::string& id) {
-    return server.Get(Path(id, "rules")).json();
-  }
+  static Json List(const ServerProcess& server, const std::string& id) { return server.Get(Path(id, "rules")).json(); }
   // Events from one after `after` on, until the newest one came or the connection ended.
   static std::vector<Json> Events(const ServerProcess& server, const std::string& id, int64_t after, int64_t newest) {
     const int socket = server.Connect();
@@ -119,8 +117,10 @@ TEST_F(RulesTest, SnapshotsAndForksGoOnWithTheRules) {
   const ServerProcess server({"--pot", "96", "--snapshots", folder.path()});
   Client client(server);
   const std::string id = Create(client);
-  ASSERT_EQ(server.Post(Path(id, "rules"), Eager("who came? => the man")).status, 201);
-  Live(client, id, 0, 12);
+  for (const char* when : {"who came? => the man", "what => sea", "where => the sea"}) {
+    ASSERT_EQ(server.Post(Path(id, "rules"), Eager(when)).status, 201);
+  }
+  Live(client, id, 0, 6);
   ASSERT_EQ(client.Do(id, "save", {{"name", "notes"}}).status, 200);
   const HttpAnswer forked = client.Do(id, "fork", Json::object());
   ASSERT_EQ(forked.status, 201) << forked.body;
@@ -129,7 +129,7 @@ TEST_F(RulesTest, SnapshotsAndForksGoOnWithTheRules) {
   const std::string copy = forked.json()["id"], back = restored.json()["id"];
   const int64_t before = List(server, id)["last_event_id"];
   EXPECT_EQ(List(server, back)["last_event_id"], before);
-  for (const std::string& one : {id, copy, back}) Live(client, one, 12, 30);
+  for (const std::string& one : {id, copy, back}) Live(client, one, 6, 36);
   const int64_t newest = List(server, id)["last_event_id"];
   ASSERT_GT(newest, before);
   std::vector<Json> want = Events(server, id, 0, newest), got = Events(server, back, 0, newest);

@@ -82,10 +82,9 @@ void Handle(const Call& call, httplib::Response& response) {
   }
   response.set_header("Cache-Control", "no-store");
   response.set_header("X-Accel-Buffering", "no");
-  response.set_chunked_content_provider("text/event-stream",
-                                        [&host = call.host, reader](size_t, httplib::DataSink& sink) {
-                                          return SendNext(host, *reader, sink);
-                                        });
+  response.set_chunked_content_provider(
+      "text/event-stream",
+      [&host = call.host, reader](size_t, httplib::DataSink& sink) { return SendNext(host, *reader, sink); });
 }
 
 }  // namespace
