@@ -83,8 +83,8 @@ def run_poller(args, stream, video, more):
     alarms = []
     for i, rule in enumerate(stream.rules):
         command = [
-            args.weir, "watch", video, "-m", args.model, "--mmproj", args.mmproj, "--fps", str(1 / args.every), "--fast",
-            "-o", "json", "--pot", str(args.memory * args.exchange_tokens), "--policy", "window", "-t",
+            args.weir, "watch", video, "-m", args.model, "--mmproj", args.mmproj, "--fps", str(1 / args.every),
+            "--fast", "-o", "json", "--pot", str(args.memory * args.exchange_tokens), "--policy", "window", "-t",
             str(args.threads), "--ask", rule.question, "--every", f"{args.every}s", "-n", "3", "--temp", "0",
         ]  # fmt: skip
         before = False
