@@ -111,7 +111,7 @@ Status AppendJob::ReadSome() {
 Job::Step AppendJob::Advance() {
   Status status = ReadSome();
   if (status.ok() && !reader_.done()) return Step::kMore;
-  if (status.ok() && !std::exchange(checked_, true)) {
+  if (status.ok() && stream_->rules != nullptr && !stream_->rules->set.empty() && !std::exchange(checked_, true)) {
     CheckRules();
     return Step::kMore;
   }
