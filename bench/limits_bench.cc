@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The machine's limits: the figures that other benchmarks' rates are compared with. Bytes read per second from working
-// sets of several sizes and in picked pieces, and multiply-adds per second of float, bfloat16 and int8 (VNNI), the last
-// from registers alone and with both factors loaded from the first-level cache, as the inner loop of a matrix product
-// does.
+// sets of several sizes and in picked pieces, and multiply-adds per second of float, bfloat16 and int8 (VNNI, and pairs
+// of bytes where there is none), int8 from registers alone and with both factors loaded from the first-level cache, as
+// the inner loop of a matrix product does.
 //
 //   limits_bench --benchmark_repetitions=7 --benchmark_report_aggregates_only=true
 //
@@ -166,6 +166,89 @@ WEIR_BENCH_AVX512 void VnniFromL1(benchmark::State& state) {
       2.0 * 64 * kRows * kCols * kSteps * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
 }
 
+#define WEIR_BENCH_AVX2 __attribute__((target("avx2,fma")))
+
+WEIR_BENCH_AVX2 void FloatFmaAvx2(benchmark::State& state) {
+  __m256 sum[12];
+  for (__m256& s : sum) s = _mm256_setzero_ps();
+  const __m256 a = _mm256_set1_ps(1.0001f), b = _mm256_set1_ps(0.9999f);
+  for (auto _ : state) {
+    for (int step = 0; step < kSteps; ++step) {
+      WEIR_UNROLL
+      for (int i = 0; i < 12; ++i) sum[i] = _mm256_fmadd_ps(a, b, sum[i]);
+    }
+    benchmark::DoNotOptimize(sum);
+  }
+  state.counters["ops"] =
+      benchmark::Counter(2.0 * 8 * 12 * kSteps * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
+}
+
+// sum += u8 * s8 in pairs of 16 bits: what an int8 product takes without VNNI, as long as sums fit 16 bits.
+WEIR_BENCH_AVX2 inline void PairsAdd(__m256i& sum, __m256i u8, __m256i s8) {
+  sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(u8, s8));
+  asm("" : "+x"(sum));
+}
+
+WEIR_BENCH_AVX2 void PairsRegisters(benchmark::State& state) {
+  __m256i sum[8];
+  for (__m256i& s : sum) s = _mm256_setzero_si256();
+  const __m256i a = _mm256_set1_epi8(3);
+  __m256i b = _mm256_set1_epi8(5);
+  for (auto _ : state) {
+    for (int step = 0; step < kSteps; ++step) {
+      asm("" : "+x"(b));  // products are not computed once and for all
+      WEIR_UNROLL
+      for (int i = 0; i < 8; ++i) PairsAdd(sum[i], a, b);
+    }
+    benchmark::DoNotOptimize(sum);
+  }
+  state.counters["ops"] =
+      benchmark::Counter(2.0 * 32 * 8 * kSteps * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
+}
+
+// Four rows of activations times two vectors of eight columns, over blocks of 32 along k whose sums are then widened to
+// 32 bits: the tile of 4-bit weights without unpacking and scales. Both factors together are 6 KiB.
+constexpr int kPairRows = 4, kPairCols = 2, kBlocks = 8;
+
+WEIR_BENCH_AVX2 void PairsFromL1(benchmark::State& state) {
+  const std::vector<uint8_t> weights(kBlocks * 8 * kPairCols * 32, 3);
+  const std::vector<int8_t> rows(kPairRows * kBlocks * 32, 5);
+  const __m256i ones = _mm256_set1_epi16(1);
+  for (auto _ : state) {
+    __m256i total = _mm256_setzero_si256();
+    for (int step = 0; step < kSteps / 8; ++step) {
+      const int block = step % kBlocks;
+      __m256i sum[kPairRows][kPairCols];
+      WEIR_UNROLL
+      for (int r = 0; r < kPairRows; ++r) sum[r][0] = sum[r][1] = _mm256_setzero_si256();
+      WEIR_UNROLL
+      for (int g = 0; g < 8; ++g) {
+        const uint8_t* at = weights.data() + (block * 8 + g) * kPairCols * 32;
+        const __m256i w[kPairCols] = {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)),
+                                      _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at + 32))};
+        WEIR_UNROLL
+        for (int r = 0; r < kPairRows; ++r) {
+          int32_t four;
+          __builtin_memcpy(&four, rows.data() + (r * kBlocks + block) * 32 + 4 * g, 4);
+          const __m256i a = _mm256_set1_epi32(four);
+          WEIR_UNROLL
+          for (int c = 0; c < kPairCols; ++c) PairsAdd(sum[r][c], w[c], a);
+        }
+      }
+      WEIR_UNROLL
+      for (int r = 0; r < kPairRows; ++r) {
+        WEIR_UNROLL
+        for (int c = 0; c < kPairCols; ++c) {
+          total = _mm256_add_epi32(total, _mm256_madd_epi16(sum[r][c], ones));
+        }
+      }
+    }
+    benchmark::DoNotOptimize(total);
+  }
+  state.counters["ops"] = benchmark::Counter(
+      2.0 * 32 * kPairRows * kPairCols * kSteps * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
+}
+
 #endif  // __x86_64__
 
 void OnOneAndAll(benchmark::internal::Benchmark* benchmark) {
@@ -186,6 +269,11 @@ int main(int argc, char** argv) {
                   ->Arg(1 << 20));
   OnOneAndAll(benchmark::RegisterBenchmark("read_pieces/bytes", ReadPieces)->Arg(128)->Arg(256));
 #if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    OnOneAndAll(benchmark::RegisterBenchmark("fma_f32_avx2/registers", FloatFmaAvx2));
+    OnOneAndAll(benchmark::RegisterBenchmark("int8_avx2/registers", PairsRegisters));
+    OnOneAndAll(benchmark::RegisterBenchmark("int8_avx2/from_L1", PairsFromL1));
+  }
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vnni")) {
     OnOneAndAll(benchmark::RegisterBenchmark("fma_f32/registers", FloatFma));
     if (__builtin_cpu_supports("avx512bf16")) {

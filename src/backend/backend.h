@@ -8,8 +8,9 @@
 // Memory: operations read and write memory from Allocate() and read memory from Upload() and PrepareMatrix()
 // (docs/decisions/0008-memory-of-a-device.md). Operations may still be running when their call returns; they run in the
 // order of their calls. Only these are plain host memory, read before the call returns and written when it returns: ids
-// of EmbedRows(), targets and nll of HeadNll(), lists of slots, windows and pointers of attention and CompactSlots(),
-// ids and values of TopLogits(), and logits of LogSumExp().
+// of EmbedRows(), rows and weights of GatherRows() and ScatterAddRows(), all of Route(), targets and nll of HeadNll(),
+// lists of slots, windows and pointers of attention and CompactSlots(), ids and values of TopLogits(), and logits of
+// LogSumExp().
 //
 // Threads: a Backend has its own workers and may be used by one caller at a time.
 #pragma once
@@ -100,8 +101,6 @@ class Backend {
   virtual int64_t MatrixBytes(const MatrixSource& source) const;
 
   virtual void MatMul(const MatMulArgs& args) { ref::MatMul(args); }
-  // Experts and ClampedSwiGlu() need a backend with on_host(); models with some are refused elsewhere when loaded
-  // (model/experts.h).
   virtual void GroupedMatMul(const GroupedMatMulArgs& args) { ref::GroupedMatMul(args); }
   virtual void Route(const RouteArgs& args) { ref::Route(args); }
   virtual void GatherRows(const GatherRowsArgs& args) { ref::GatherRows(args); }
@@ -125,7 +124,7 @@ class Backend {
   virtual void DeltaRule(const DeltaRuleArgs& args) { ref::DeltaRule(args); }
   virtual void SsmScan(const SsmScanArgs& args) { ref::SsmScan(args); }
   virtual void Scale(const ScaleArgs& args) { ref::Scale(args); }
-  virtual void Clamp(const ClampArgs& args) { ref::Clamp(args); }  // on_host() alone, as experts
+  virtual void Clamp(const ClampArgs& args) { ref::Clamp(args); }
   virtual void SumRows(const SumRowsArgs& args) { ref::SumRows(args); }
   virtual void Squares(const SquaresArgs& args) { ref::Squares(args); }
   // cos, sin: [pos.size(), n_rot/2], as in weir::RopeAngles(); `pos` is host memory.

@@ -35,7 +35,8 @@ int64_t Runner::WorkspaceBytes(const Model& model, const Backend& backend, const
   return Attender::WorkspaceBytes(backend, model.config().attention, shape.max_rows, shape.max_slots,
                                   shape.statistics) +
          PageRound(shape.max_rows * 4) + PageRound(shape.max_rows * model.config().n_embd * 4) +
-         PageRound(model.WorkspaceBytes(shape.max_rows)) + PageRound(HeadScratchBytes(model, backend, shape));
+         PageRound(model.WorkspaceBytes(shape.max_rows)) + PageRound(model.HostWorkspaceBytes(shape.max_rows)) +
+         PageRound(HeadScratchBytes(model, backend, shape));
 }
 
 Result<std::unique_ptr<Runner>> Runner::Make(Model& model, Backend& backend, const RunnerShape& shape, Ledger& ledger) {
@@ -51,6 +52,8 @@ Result<std::unique_ptr<Runner>> Runner::Make(Model& model, Backend& backend, con
   WEIR_ASSIGN_OR_RETURN(out->tokens_, HostBuffer::Allocate(ledger, MemTag::kWorkspace, shape.max_rows * 4));
   WEIR_ASSIGN_OR_RETURN(out->hidden_, allocate(shape.max_rows * model.config().n_embd * 4));
   WEIR_ASSIGN_OR_RETURN(out->workspace_, allocate(model.WorkspaceBytes(shape.max_rows)));
+  WEIR_ASSIGN_OR_RETURN(out->host_workspace_,
+                        HostBuffer::Allocate(ledger, MemTag::kWorkspace, model.HostWorkspaceBytes(shape.max_rows)));
   WEIR_ASSIGN_OR_RETURN(out->head_scratch_, allocate(HeadScratchBytes(model, backend, shape)));
   return out;
 }
@@ -112,6 +115,7 @@ Result<const float*> Runner::Forward(std::span<const BatchItem> items, const Ten
   args.n_rows = n_rows;
   args.hidden = hidden_.as<float>();
   args.workspace = workspace_.data();
+  args.host_workspace = host_workspace_.data();
   args.observer = observer;
   // An observer sees every row.
   if (observer == nullptr && items.size() == 1 && items.front().last_hidden_only) args.first_hidden = n_rows - 1;

@@ -73,6 +73,7 @@ class Runner {
   std::unique_ptr<Attender> attender_;
   HostBuffer tokens_;
   Buffer hidden_, workspace_, head_scratch_;
+  HostBuffer host_workspace_;
   std::vector<BatchSegment> segments_;
 };
 

@@ -47,7 +47,8 @@ struct ForwardArgs {
   // Rows before it need no hidden state, only their keys and values: a model may drop them after the last layer's
   // attention, and their output is undefined. 0 with an observer.
   int64_t first_hidden = 0;
-  uint8_t* workspace = nullptr;  // WorkspaceBytes(n_rows) bytes, 64-byte aligned
+  uint8_t* workspace = nullptr;       // WorkspaceBytes(n_rows) bytes, 64-byte aligned
+  uint8_t* host_workspace = nullptr;  // HostWorkspaceBytes(n_rows) bytes, 64-byte aligned
   const TensorObserver* observer = nullptr;
 };
 
@@ -63,6 +64,8 @@ class Model {
   virtual int64_t WeightBytesPerToken() const = 0;
 
   virtual int64_t WorkspaceBytes(int64_t max_rows) const = 0;
+  // Of more, in the host's memory whatever the backend.
+  virtual int64_t HostWorkspaceBytes(int64_t /*max_rows*/) const { return 0; }
   virtual void Forward(const ForwardArgs& args) = 0;
 
  protected:

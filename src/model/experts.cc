@@ -20,14 +20,32 @@ int64_t BatchRows(const ExpertsConfig& config, int64_t n_rows) {
   return std::max(n_rows, std::min(n_rows * config.n_used, kBatch));
 }
 
-// The arrays of a pass, in one block of memory.
+// The host's lists of a pass.
+struct Lists {
+  float* logits;   // [n_rows, n_experts], where the router's are not the host's; else nullptr
+  int32_t* ids;    // [n_rows, n_used]
+  float* weights;  // [n_rows, n_used]
+  int64_t* first;  // [n_experts + 1]: where each expert's entries begin
+  int32_t* rows;   // [n_rows * n_used], grouped by expert, each expert's rows in order
+  float* shares;   // [n_rows * n_used]: their weights
+  int64_t bytes;
+
+  Lists(const Backend& backend, const ExpertsConfig& c, int64_t n, uint8_t* base) {
+    Workspace bump(base);
+    const int64_t entries = n * c.n_used;
+    logits = backend.on_host() ? nullptr : bump.Floats(n * c.n_experts);
+    ids = reinterpret_cast<int32_t*>(bump.Bytes(entries * 4));
+    weights = bump.Floats(entries);
+    first = reinterpret_cast<int64_t*>(bump.Bytes((c.n_experts + 1) * int64_t{8}));
+    rows = reinterpret_cast<int32_t*>(bump.Bytes(entries * 4));
+    shares = bump.Floats(entries);
+    bytes = bump.used();
+  }
+};
+
+// The operations' arrays of a pass.
 struct Arrays {
   float* logits;     // [n_rows, n_experts]
-  int32_t* ids;      // [n_rows, n_used]
-  float* weights;    // [n_rows, n_used]
-  int64_t* first;    // [n_experts + 1]: where each expert's entries begin
-  int32_t* rows;     // [n_rows * n_used], grouped by expert, each expert's rows in order
-  float* shares;     // [n_rows * n_used]: their weights
   float *gate, *up;  // [batch, n_ff], or the shared expert's
   float* batch;      // [batch, n_embd]: input, then output of a batch
   void* scratch;
@@ -35,14 +53,9 @@ struct Arrays {
 
   Arrays(const Backend& backend, const ExpertsConfig& c, int64_t n_embd, int64_t n, uint8_t* base) {
     Workspace bump(base);
-    const int64_t entries = n * c.n_used, batch_rows = BatchRows(c, n);
+    const int64_t batch_rows = BatchRows(c, n);
     const int64_t ff = std::max(batch_rows * c.n_ff, n * c.n_ff_shared);
     logits = bump.Floats(n * c.n_experts);
-    ids = reinterpret_cast<int32_t*>(bump.Bytes(entries * 4));
-    weights = bump.Floats(entries);
-    first = reinterpret_cast<int64_t*>(bump.Bytes((c.n_experts + 1) * int64_t{8}));
-    rows = reinterpret_cast<int32_t*>(bump.Bytes(entries * 4));
-    shares = bump.Floats(entries);
     gate = bump.Floats(ff);
     up = bump.Floats(ff);
     batch = bump.Floats(batch_rows * n_embd);
@@ -53,7 +66,7 @@ struct Arrays {
 };
 
 // Sorts a pass's choices by expert: a count of each, then their places.
-void GroupByExpert(const ExpertsConfig& c, int64_t n_rows, const Arrays& a) {
+void GroupByExpert(const ExpertsConfig& c, int64_t n_rows, const Lists& a) {
   const int64_t n = n_rows * c.n_used;
   std::fill_n(a.first, c.n_experts + 1, 0);
   for (int64_t i = 0; i < n; ++i) ++a.first[a.ids[i] + 1];
@@ -139,9 +152,6 @@ Status Experts::Load(WeightLoader& loader, Backend& backend, const std::string& 
   config_ = config;
   n_embd_ = n_embd;
   const ExpertsConfig& c = config_;
-  if (!backend.on_host()) {
-    return Unsupported("{}: mixtures of experts run on the CPU only; choose it with --device cpu", loader.path());
-  }
   if (c.n_ff % kStackedRows != 0 || n_embd % kStackedRows != 0) {
     return Unsupported("{}: experts of width {} in a model of width {} are not supported; both must be multiples of {}",
                        loader.path(), c.n_ff, n_embd, kStackedRows);
@@ -172,6 +182,10 @@ int64_t Experts::WorkspaceBytes(const Backend& backend, const ExpertsConfig& con
   return Arrays(backend, config, n_embd, max_rows, nullptr).bytes;
 }
 
+int64_t Experts::HostBytes(const Backend& backend, const ExpertsConfig& config, int64_t max_rows) {
+  return Lists(backend, config, max_rows, nullptr).bytes;
+}
+
 void Experts::Activate(Backend& backend, float* gate, float* up, int64_t n) const {
   switch (config_.act) {
     case ExpertsConfig::Act::kSwiGlu:
@@ -198,39 +212,41 @@ void Experts::RunShared(Backend& backend, const float* x, int64_t n_rows, float*
   if (config_.shared_gate) backend.GateRows({x, shared_scale_.get(), y, n_rows, n_embd_, n_embd_});
 }
 
-void Experts::Run(Backend& backend, const float* x, int64_t n_rows, float* y, uint8_t* workspace) const {
+void Experts::Run(Backend& backend, const float* x, int64_t n_rows, float* y, uint8_t* workspace, uint8_t* host) const {
   const ExpertsConfig& c = config_;
   const Arrays a(backend, c, n_embd_, n_rows, workspace);
+  const Lists lists(backend, c, n_rows, host);
   Product(backend, x, n_rows, n_embd_, {{router_.get(), a.logits, c.n_experts, router_bias_.get(), false}}, a.scratch);
-  backend.Route({.logits = a.logits,
+  if (lists.logits != nullptr) backend.Copy(lists.logits, a.logits, n_rows * c.n_experts * 4);
+  backend.Route({.logits = lists.logits != nullptr ? lists.logits : a.logits,
                  .n_rows = n_rows,
                  .n_experts = c.n_experts,
                  .n_used = c.n_used,
                  .normalise = c.normalise,
-                 .ids = a.ids,
-                 .weights = a.weights,
+                 .ids = lists.ids,
+                 .weights = lists.weights,
                  .gate = c.gate,
                  .scale = c.scale,
-                 .bias = choice_bias_.get(),
+                 .bias = choice_bias_.data.empty() ? nullptr : choice_bias_.data.data(),
                  .n_groups = c.n_groups,
                  .n_used_groups = c.n_used_groups,
                  .group_votes = c.group_votes});
-  GroupByExpert(c, n_rows, a);
+  GroupByExpert(c, n_rows, lists);
   if (c.n_ff_shared > 0) {
     RunShared(backend, x, n_rows, y, a.gate, a.up, a.scratch);
   } else {
-    std::fill_n(y, n_rows * n_embd_, 0.0f);
+    backend.Scale({0, x, y, n_rows * n_embd_});  // zeros
   }
 
   // Experts in order of their numbers, so that a row's sum does not depend on the batches.
   const int64_t batch_rows = BatchRows(c, n_rows);
   std::array<RowGroup, kMaxGroups> groups;
   for (int32_t e = 0; e < c.n_experts;) {
-    const int64_t begin = a.first[e];
+    const int64_t begin = lists.first[e];
     size_t n_groups = 0;
     int64_t n = 0;
     for (; e < c.n_experts && n_groups < groups.size(); ++e) {
-      const int64_t of_expert = a.first[e + 1] - a.first[e];
+      const int64_t of_expert = lists.first[e + 1] - lists.first[e];
       if (of_expert == 0) continue;
       if (n + of_expert > batch_rows) break;
       groups[n_groups++] = {e, n, of_expert};
@@ -241,7 +257,7 @@ void Experts::Run(Backend& backend, const float* x, int64_t n_rows, float* y, ui
     const auto product = [&](const float* in, int64_t n_in, std::initializer_list<StackedOut> outs) {
       backend.GroupedMatMul({in, n, n_in, batch, {outs.begin(), outs.size()}, a.scratch});
     };
-    backend.GatherRows({x, a.rows + begin, a.batch, n, n_embd_});
+    backend.GatherRows({x, lists.rows + begin, a.batch, n, n_embd_});
     if (gate_up_) {
       // A stack of twice as many matrices: expert e's gate is number 2e, its up number 2e + 1.
       for (RowGroup& group : batch) group.matrix = 2 * group.matrix;
@@ -256,7 +272,7 @@ void Experts::Run(Backend& backend, const float* x, int64_t n_rows, float* y, ui
     }
     Activate(backend, a.gate, a.up, n * c.n_ff);
     product(a.gate, c.n_ff, {{down_.get(), n_embd_, a.batch, b_down_.get()}});
-    backend.ScatterAddRows({a.batch, a.rows + begin, a.shares + begin, y, n, n_embd_});
+    backend.ScatterAddRows({a.batch, lists.rows + begin, lists.shares + begin, y, n, n_embd_});
   }
 }
 

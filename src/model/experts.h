@@ -20,8 +20,10 @@
 //
 //   WEIR_ASSIGN_OR_RETURN(experts_config_, ReadExpertsConfig(file, "qwen35moe"));
 //   WEIR_RETURN_IF_ERROR(layer.experts.Load(loader, backend_, blk, n_embd, experts_config_));
-//   bytes += Experts::WorkspaceBytes(backend_, experts_config_, n_embd, max_rows);
-//   layer.experts.Run(backend_, norm, n_rows, y, workspace);
+//   bytes += Experts::WorkspaceBytes(backend_, experts_config_, n_embd, max_rows);  and HostBytes()
+//   layer.experts.Run(backend_, norm, n_rows, y, workspace, host_workspace);
+//
+// The host chooses the experts, whatever the device: a pass waits for the router's scores in every layer.
 #pragma once
 
 #include <cstdint>
@@ -67,8 +69,7 @@ Result<ExpertsConfig> ReadExpertsConfig(const GgufFile& file, const std::string&
 
 class Experts {
  public:
-  // Binds the tensors of layer `blk` ("blk.3."). kUnsupported on a backend whose memory is not the host's, and for
-  // widths that are not multiples of kStackedRows.
+  // Binds the tensors of layer `blk` ("blk.3."). kUnsupported for widths that are not multiples of kStackedRows.
   Status Load(WeightLoader& loader, Backend& backend, const std::string& blk, int64_t n_embd,
               const ExpertsConfig& config);
   // Bytes of weights that one token reads.
@@ -76,9 +77,12 @@ class Experts {
 
   // Bytes that Run() needs for up to max_rows rows, whichever experts they choose.
   static int64_t WorkspaceBytes(const Backend& backend, const ExpertsConfig& config, int64_t n_embd, int64_t max_rows);
-  // y = the layer's result for x, both [n_rows, n_embd], contiguous and apart from each other. A row's bytes do not
-  // depend on the rows computed with it. `workspace`: WorkspaceBytes(n_rows), 64-byte aligned.
-  void Run(Backend& backend, const float* x, int64_t n_rows, float* y, uint8_t* workspace) const;
+  // Of ForwardArgs::host_workspace.
+  static int64_t HostBytes(const Backend& backend, const ExpertsConfig& config, int64_t max_rows);
+  // y = the layer's result for x, both [n_rows, n_embd], contiguous and apart from each other. On the CPU, a row's
+  // bytes do not depend on the rows computed with it. `workspace`: WorkspaceBytes(n_rows), `host`: HostBytes(n_rows),
+  // both 64-byte aligned.
+  void Run(Backend& backend, const float* x, int64_t n_rows, float* y, uint8_t* workspace, uint8_t* host) const;
 
  private:
   Status LoadStacks(WeightLoader& loader, const std::string& blk);

@@ -23,7 +23,7 @@ class Dense : public FeedForward {
   int64_t widest() const override { return std::max(n_embd_, n_ff_); }
   int64_t WorkspaceBytes(int64_t n_rows) const override { return (gate_ ? 2 : 1) * AlignedBytes(n_rows * n_ff_ * 4); }
 
-  void Run(const float* x, int64_t n, float* y, bool add, Workspace space, void* scratch) override {
+  void Run(const float* x, int64_t n, float* y, bool add, Workspace space, uint8_t* /*host*/, void* scratch) override {
     float* const up = space.Floats(n * n_ff_);
     if (gate_) {
       float* const gate = space.Floats(n * n_ff_);
@@ -59,9 +59,10 @@ class ExpertsPart : public FeedForward {
   int64_t WorkspaceBytes(int64_t n_rows) const override {
     return AlignedBytes(n_rows * n_embd_ * 4) + Experts::WorkspaceBytes(backend_, config_, n_embd_, n_rows);
   }
-  void Run(const float* x, int64_t n, float* y, bool add, Workspace space, void* /*scratch*/) override {
+  int64_t HostBytes(int64_t n_rows) const override { return Experts::HostBytes(backend_, config_, n_rows); }
+  void Run(const float* x, int64_t n, float* y, bool add, Workspace space, uint8_t* host, void* /*scratch*/) override {
     float* const out = add ? space.Floats(n * n_embd_) : y;
-    experts_.Run(backend_, x, n, out, space.Bytes(Experts::WorkspaceBytes(backend_, config_, n_embd_, n)));
+    experts_.Run(backend_, x, n, out, space.Bytes(Experts::WorkspaceBytes(backend_, config_, n_embd_, n)), host);
     if (add) backend_.Add({y, out, y, n * n_embd_});
   }
 

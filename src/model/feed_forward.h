@@ -19,8 +19,11 @@ class FeedForward {
   // The widest row that one of its products reads.
   virtual int64_t widest() const = 0;
   virtual int64_t WorkspaceBytes(int64_t n_rows) const = 0;
+  // Of ForwardArgs::host_workspace.
+  virtual int64_t HostBytes(int64_t /*n_rows*/) const { return 0; }
   // y = the result for x, or y += it if `add`; both [n_rows, n_embd]. `scratch` is for products.
-  virtual void Run(const float* x, int64_t n_rows, float* y, bool add, Workspace space, void* scratch) = 0;
+  virtual void Run(const float* x, int64_t n_rows, float* y, bool add, Workspace space, uint8_t* host,
+                   void* scratch) = 0;
 };
 
 // down * (silu(gate * x) . (up * x)), tensors ffn_gate, ffn_up, ffn_down of layer `blk`.

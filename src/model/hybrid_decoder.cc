@@ -83,6 +83,14 @@ int64_t HybridDecoder::WorkspaceBytes(int64_t n) const {
   return 2 * AlignedBytes(n * config_.n_embd * 4) + part + AlignedBytes(backend_.MatMulScratchBytes(n, widest()));
 }
 
+int64_t HybridDecoder::HostWorkspaceBytes(int64_t n) const {
+  int64_t bytes = 0;  // no two layers use it at the same time
+  for (const Layer& l : layers_) {
+    if (l.feed_forward) bytes = std::max(bytes, l.feed_forward->HostBytes(n));
+  }
+  return bytes;
+}
+
 void HybridDecoder::Forward(const ForwardArgs& args) {
   int64_t n = args.n_rows;
   const int64_t n_embd = config_.n_embd;
@@ -149,7 +157,7 @@ void HybridDecoder::Forward(const ForwardArgs& args) {
     if (layer.feed_forward) {
       backend_.RmsNorm({x, layer.ffn_norm.get(), norm, n, n_embd, norm_eps_});
       observe(blk + "ffn_norm", n_embd, norm);
-      layer.feed_forward->Run(norm, n, at_once ? x : apart, at_once, bump, scratch);
+      layer.feed_forward->Run(norm, n, at_once ? x : apart, at_once, bump, args.host_workspace, scratch);
       add(blk + "ffn_out");
     }
     observe(blk + "out", n_embd, x);

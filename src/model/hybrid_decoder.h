@@ -50,6 +50,7 @@ class HybridDecoder : public Model {
   const Matrix& head() const override { return output_ ? *output_ : *embedding_; }
   int64_t WeightBytesPerToken() const override;
   int64_t WorkspaceBytes(int64_t max_rows) const override;
+  int64_t HostWorkspaceBytes(int64_t max_rows) const override;
   void Forward(const ForwardArgs& args) override;
 
   ModelConfig& mutable_config() { return config_; }

@@ -14,9 +14,9 @@ Status PreNormDecoder::LoadStandard(const GgufFile& file, const char* arch, cons
   if (options.experts) {
     WEIR_ASSIGN_OR_RETURN(experts_, ReadExpertsConfig(file, arch, options.of_experts));
   }
-  if ((options.clamp > 0 || options.gate == Gate::kNoneXielu) && !backend_.on_host()) {
-    return Unsupported("{}: models that {} run on the CPU only; choose it with --device cpu", file.path(),
-                       options.clamp > 0 ? "limit q, k and v" : "learn their activation");
+  if (options.gate == Gate::kNoneXielu && !backend_.on_host()) {
+    return Unsupported("{}: models that learn their activation run on the CPU only; choose it with --device cpu",
+                       file.path());
   }
   WeightLoader loader(file, backend_, ledger);
   WEIR_RETURN_IF_ERROR(SkipNextLayers(file, arch, loader, &m));
@@ -153,6 +153,10 @@ int64_t PreNormDecoder::WorkspaceBytes(int64_t n) const {
   const int64_t widest = std::max<int64_t>({config_.n_embd, config_.n_ff, q_dim});
   const int64_t norms = (options_.parallel ? 2 : 1) * AlignedBytes(n * config_.n_embd * 4);
   return norms + std::max(attention, feed_forward) + AlignedBytes(backend_.MatMulScratchBytes(n, widest));
+}
+
+int64_t PreNormDecoder::HostWorkspaceBytes(int64_t n) const {
+  return HasExperts(config_.n_layers - 1) ? Experts::HostBytes(backend_, experts_, n) : 0;
 }
 
 void PreNormDecoder::RunGate(int32_t l, const float* gate, const float* up, float* y, int64_t n) {
@@ -303,7 +307,7 @@ void PreNormDecoder::Forward(const ForwardArgs& args) {
     }
     const float* read = options_.pre_norms ? norm : x;
     if (HasExperts(l)) {
-      layer.experts.Run(backend_, read, n, sum, of_experts);
+      layer.experts.Run(backend_, read, n, sum, of_experts, args.host_workspace);
       add_block(blk + "ffn_out", sum, layer.ffn_post_norm, blk + "ffn_post_norm");
       observe(blk + "out", n_embd, x);
       continue;

@@ -77,6 +77,7 @@ class PreNormDecoder : public Model {
   const float* head_bias() const override { return output_bias_.get(); }
   int64_t WeightBytesPerToken() const override;
   int64_t WorkspaceBytes(int64_t max_rows) const override;
+  int64_t HostWorkspaceBytes(int64_t max_rows) const override;
   void Forward(const ForwardArgs& args) override;
 
   // For an architecture's own metadata, after LoadStandard().

@@ -2,8 +2,8 @@
 // Rows and experts: the choice of a few experts for every row, and the way of rows to their experts and back.
 //
 // A layer with experts has E feed-forward parts. A router scores them for each row, the U best ones compute, and the
-// row's result is the sum of theirs, weighted (Shazeer et al., arXiv 1701.06538, section 2.1). All of this reads and
-// writes host memory: a prompt's rows are grouped by expert between two of these calls.
+// row's result is the sum of theirs, weighted (Shazeer et al., arXiv 1701.06538, section 2.1). Choices and lists of
+// rows are the host's: a prompt's rows are grouped by expert there.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +16,8 @@ namespace weir {
 //   p[e]       = exp(logits[e]) / sum_j exp(logits[j]) (kSoftmax), or 1 / (1 + exp(-logits[e])) (kSigmoid)
 //   choice[e]  = p[e] + bias[e]
 //   weights[i] = scale * p[ids[i]], divided by sum_i p[ids[i]] if `normalise`
+//
+// All of it is host memory.
 //
 // With several groups, which are ranges of experts, a row chooses among those of n_used_groups groups only: the ones
 // whose `group_votes` largest choices have the largest sum. A row with a score that is not a number has valid,
@@ -40,7 +42,7 @@ inline constexpr int64_t kMaxRouteGroups = 64;
 // y[i, :] = x[rows[i], :]
 struct GatherRowsArgs {
   const float* x = nullptr;       // [any, dim], contiguous; not y
-  const int32_t* rows = nullptr;  // [n_rows]
+  const int32_t* rows = nullptr;  // [n_rows], host memory
   float* y = nullptr;             // [n_rows, dim]
   int64_t n_rows = 0, dim = 0;
 };
@@ -48,8 +50,8 @@ struct GatherRowsArgs {
 // y[rows[i], :] += weights[i] * x[i, :], one i after the other: a row's sum has the order of its entries in `rows`.
 struct ScatterAddRowsArgs {
   const float* x = nullptr;        // [n_rows, dim], contiguous; not y
-  const int32_t* rows = nullptr;   // [n_rows]; a row may be named several times
-  const float* weights = nullptr;  // [n_rows]
+  const int32_t* rows = nullptr;   // [n_rows], host memory; a row may be named several times
+  const float* weights = nullptr;  // [n_rows], host memory
   float* y = nullptr;              // [any, dim]
   int64_t n_rows = 0, dim = 0;
 };

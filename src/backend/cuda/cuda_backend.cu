@@ -6,6 +6,7 @@
 
 #include "backend/cuda/attention.h"
 #include "backend/cuda/elementwise.h"
+#include "backend/cuda/experts.h"
 #include "backend/cuda/frame_novelty.h"
 #include "backend/cuda/full_attention.h"
 #include "backend/cuda/kv_slots.h"
@@ -44,6 +45,10 @@ class DeviceBackend final : public Backend {
     return PageRound(DeviceMatrix::PackedBytes(source.type, source.n_out, source.n_in));
   }
   void MatMul(const MatMulArgs& args) override { WEIR_GPU::MatMul(*device_, *library_, args); }
+  void GroupedMatMul(const GroupedMatMulArgs& args) override { WEIR_GPU::GroupedMatMul(*device_, *library_, args); }
+  void GatherRows(const GatherRowsArgs& args) override { WEIR_GPU::GatherRows(*device_, args); }
+  void ScatterAddRows(const ScatterAddRowsArgs& args) override { WEIR_GPU::ScatterAddRows(*device_, args); }
+  void GateRows(const GateRowsArgs& args) override { WEIR_GPU::GateRows(*device_, args); }
   void EmbedRows(const Matrix& table, const int32_t* ids, int64_t n, float* out) override {
     WEIR_GPU::EmbedRows(*device_, table, ids, n, out);
   }
@@ -52,6 +57,7 @@ class DeviceBackend final : public Backend {
   void Gelu(const GeluArgs& args) override { WEIR_GPU::Gelu(*device_, args); }
   void Relu(const ReluArgs& args) override { WEIR_GPU::Relu(*device_, args); }
   void SwiGlu(const SwiGluArgs& args) override { WEIR_GPU::SwiGlu(*device_, args); }
+  void ClampedSwiGlu(const ClampedSwiGluArgs& args) override { WEIR_GPU::ClampedSwiGlu(*device_, args); }
   void GeGlu(const GeGluArgs& args) override { WEIR_GPU::GeGlu(*device_, args); }
   void SoftCap(const SoftCapArgs& args) override { WEIR_GPU::SoftCap(*device_, args); }
   void Add(const AddArgs& args) override { WEIR_GPU::Add(*device_, args); }
@@ -61,6 +67,7 @@ class DeviceBackend final : public Backend {
   void DeltaRule(const DeltaRuleArgs& args) override { WEIR_GPU::DeltaRule(*device_, args); }
   void SsmScan(const SsmScanArgs& args) override { WEIR_GPU::SsmScan(*device_, args); }
   void Scale(const ScaleArgs& args) override { WEIR_GPU::Scale(*device_, args); }
+  void Clamp(const ClampArgs& args) override { WEIR_GPU::Clamp(*device_, args); }
   void SumRows(const SumRowsArgs& args) override { WEIR_GPU::SumRows(*device_, args); }
   void Squares(const SquaresArgs& args) override { WEIR_GPU::Squares(*device_, args); }
   void Rotate(const RotateArgs& args) override { WEIR_GPU::Rotate(*device_, args); }

@@ -49,6 +49,14 @@ WEIR_KERNEL void SwiGluEach(SwiGluArgs a) {
   const int64_t i = GlobalThread();
   if (i < a.n) a.y[i] = a.gate[i] / (1.0f + expf(-a.gate[i])) * a.up[i];
 }
+WEIR_KERNEL void ClampedSwiGluEach(ClampedSwiGluArgs a) {
+  const int64_t i = GlobalThread();
+  if (i >= a.n) return;
+  // Written so that NaN stays NaN.
+  const float g = a.gate[i] > a.limit ? a.limit : a.gate[i];
+  const float u = a.up[i] > a.limit ? a.limit : a.up[i] < -a.limit ? -a.limit : a.up[i];
+  a.y[i] = g / (1.0f + expf(-a.alpha * g)) * (u + 1.0f);
+}
 WEIR_KERNEL void GeGluEach(GeGluArgs a) {
   const int64_t i = GlobalThread();
   if (i < a.n) a.y[i] = GeluOf(GeluKind::kTanh, a.gate[i]) * a.up[i];
@@ -72,6 +80,11 @@ WEIR_KERNEL void SigmoidGateEach(SigmoidGateArgs a) {
 WEIR_KERNEL void ScaleEach(ScaleArgs a) {
   const int64_t i = GlobalThread();
   if (i < a.n) a.y[i] = a.factor * a.x[i];
+}
+
+WEIR_KERNEL void ClampEach(ClampArgs a) {
+  const int64_t i = GlobalThread();
+  if (i < a.n) a.y[i] = a.x[i] > a.limit ? a.limit : a.x[i] < -a.limit ? -a.limit : a.x[i];
 }
 
 WEIR_KERNEL void SumRowsEach(SumRowsArgs a) {
@@ -134,6 +147,10 @@ void SwiGlu(Device& device, const SwiGluArgs& args) {
   device.Mine(args.gate), device.Mine(args.up), device.Mine(args.y);
   device.Launch(SwiGluEach, Each(args.n), kThreads, 0, args);
 }
+void ClampedSwiGlu(Device& device, const ClampedSwiGluArgs& args) {
+  device.Mine(args.gate), device.Mine(args.up), device.Mine(args.y);
+  device.Launch(ClampedSwiGluEach, Each(args.n), kThreads, 0, args);
+}
 void GeGlu(Device& device, const GeGluArgs& args) {
   device.Mine(args.gate), device.Mine(args.up), device.Mine(args.y);
   device.Launch(GeGluEach, Each(args.n), kThreads, 0, args);
@@ -157,6 +174,11 @@ void SigmoidGate(Device& device, const SigmoidGateArgs& args) {
 void Scale(Device& device, const ScaleArgs& args) {
   device.Mine(args.x), device.Mine(args.y);
   device.Launch(ScaleEach, Each(args.n), kThreads, 0, args);
+}
+
+void Clamp(Device& device, const ClampArgs& args) {
+  device.Mine(args.x), device.Mine(args.y);
+  device.Launch(ClampEach, Each(args.n), kThreads, 0, args);
 }
 
 void SumRows(Device& device, const SumRowsArgs& args) {
