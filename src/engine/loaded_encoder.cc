@@ -23,6 +23,9 @@ Result<std::vector<std::vector<int32_t>>> WordTokens(const PictureWords& words, 
 }  // namespace
 
 Result<std::unique_ptr<LoadedEncoder>> LoadedEncoder::Load(const std::string& path, LoadedModel& model) {
+  if (const std::string& why = model.model().config().no_pictures; !why.empty()) {
+    return Unsupported("{}; run this model with pictures on the CPU", why);
+  }
   std::unique_ptr<LoadedEncoder> out(new LoadedEncoder);
   WEIR_ASSIGN_OR_RETURN(out->file_, GgufFile::Open(path));
   WEIR_ASSIGN_OR_RETURN(const EncoderInfo* info, FindEncoder(*out->file_));

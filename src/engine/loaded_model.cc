@@ -63,9 +63,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::Load(const LoadModelOptions& o
   Result<std::unique_ptr<Model>> model = LoadModel(*out->file_, *out->backend_, out->ledger_);
   if (out->packed_ != nullptr) out->packed_->Finish(model.ok());
   WEIR_ASSIGN_OR_RETURN(out->model_, std::move(model));
-  if (out->model_->config().attention.has_axes() && !out->backend_->on_host()) {
-    const std::string why = "positions on three axes are not computed on " + out->backend_->name();
-    if (device == "cuda") return Unsupported("{}; run this model on the CPU", why);
+  if (const std::string why = out->model_->config().no_pictures; !why.empty() && device == "auto") {
     out->device_note_ = why;
     out->model_.reset();
     out->backend_ = std::move(out->host_backend_);

@@ -94,6 +94,7 @@ Status Session::Append(std::span<const int32_t> tokens, const AppendOptions& opt
 }
 
 Status Session::AppendEmbeddings(std::span<const float> rows, Modality modality, const AppendOptions& options) {
+  if (const std::string& why = core_.model->config().no_pictures; !why.empty()) return Unsupported("{}", why);
   const int64_t n_embd = core_.model->config().n_embd;
   if (std::ssize(rows) % n_embd != 0) {
     return InvalidArgument("{} numbers are no whole rows of {}", rows.size(), n_embd);

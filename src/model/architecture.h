@@ -26,6 +26,7 @@ struct ModelConfig {
   int32_t n_layers = 0, n_embd = 0, n_ff = 0, n_vocab = 0;
   int32_t n_ctx_train = 0;  // longest context it was trained with
   AttentionLayout attention;
+  std::string no_pictures;  // why rows of pictures cannot be read on this backend; empty: they can
   float logit_softcap = 0;  // > 0: logits are logit_softcap * tanh(x / logit_softcap) of the head's output x
 };
 

@@ -34,7 +34,13 @@ const ArchitectureInfo kQwen2vl = {
     .load = [](const GgufFile& file, Backend& backend, Ledger& ledger) -> Result<std::unique_ptr<Model>> {
       auto model = std::make_unique<PreNormDecoder>(backend);
       WEIR_RETURN_IF_ERROR(model->LoadStandard(file, "qwen2vl", PreNormDecoder::Options(), ledger));
-      WEIR_RETURN_IF_ERROR(ReadSections(file, &model->mutable_config().attention));
+      ModelConfig& config = model->mutable_config();
+      WEIR_RETURN_IF_ERROR(ReadSections(file, &config.attention));
+      if (!backend.on_host()) {
+        // Axes are computed on the host alone. Those of text are one.
+        config.attention.axis_pairs = {};
+        config.no_pictures = "pictures' positions on three axes are not computed on " + backend.name();
+      }
       return std::unique_ptr<Model>(std::move(model));
     },
 };

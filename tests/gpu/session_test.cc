@@ -74,6 +74,26 @@ TEST_P(SessionTest, LogitsOfEveryFamily) {
   }
 }
 
+// A device computes one axis, which is what text has; rows of pictures are refused.
+TEST_P(SessionTest, TextOfAModelWithThreeAxes) {
+  Load("../vision/qwen2vl");
+  ASSERT_TRUE(cpu_->model->config().attention.has_axes());
+  const SessionOptions options = Options("streaming_llm", 48);
+  const auto mine = OnDevice(options), theirs = OnCpu(options);
+  for (const auto& [from, n] : {std::pair<size_t, size_t>{0, 40}, {40, 30}, {70, 1}}) {
+    const std::span<const int32_t> tokens(tokens_.data() + from, n);
+    ASSERT_TRUE(mine->Append(tokens).ok());
+    ASSERT_TRUE(theirs->Append(tokens).ok());
+    EXPECT_LT(Distance(LogitsOf(*mine), LogitsOf(*theirs)), 1e-4);
+  }
+  EXPECT_EQ(Held(*mine), Held(*theirs));
+  const std::vector<float> row(static_cast<size_t>(model_->config().n_embd));
+  const Status refused = mine->AppendEmbeddings(row, Modality::kImage, {});
+  EXPECT_EQ(refused.code(), StatusCode::kUnsupported);
+  EXPECT_NE(refused.message().find("three axes"), std::string::npos) << refused.message();
+  EXPECT_TRUE(theirs->AppendEmbeddings(row, Modality::kImage, {}).ok());
+}
+
 TEST_P(SessionTest, EveryPolicyKeepsWhatItKeepsOnTheCpu) {
   Load("llama");
   for (const PolicyInfo* info : AllPolicyInfos()) {
