@@ -57,7 +57,7 @@ TEST_P(SessionTest, LogitsOfEveryFamily) {
   for (const char* name :
        {"llama",    "qwen2",   "qwen3",   "gemma2",   "gemma3",     "phi3",       "gptneox",        "opt",
         "smollm3",  "exaone4", "cohere2", "mistral3", "lfm2",       "nemotron_h", "qwen35",         "qwen3moe",
-        "qwen2moe", "olmoe",   "gpt-oss", "glm4moe",  "minimax-m2", "lfm2moe",    "nemotron_h_moe", "qwen35moe"}) {
+        "qwen2moe", "olmoe",   "gpt_oss", "glm4moe",  "minimax_m2", "lfm2moe",    "nemotron_h_moe", "qwen35moe"}) {
     SCOPED_TRACE(name);
     Load(name);
     for (DType type : {DType::kF32, DType::kF16}) {

@@ -24,6 +24,8 @@
 #include "backend/cpu/matmul_vnni-inl.h"
 #elif HWY_ARCH_ARM_A64
 #include "backend/cpu/matmul_arm-inl.h"
+#elif HWY_TARGET == HWY_AVX2
+#include "backend/cpu/matmul_ymm-inl.h"
 #endif
 
 HWY_BEFORE_NAMESPACE();
@@ -38,6 +40,16 @@ void Blocks(const ProductArgs& args) {
 #if HWY_ARCH_ARM_A64
   if (arm_dots() == ArmDots::kI8mm) return i8mm::BlockPanels<kLayout, i8mm::Smmla, dotprod::Sdot>(args);
   if (arm_dots() == ArmDots::kDotProduct) return dotprod::BlockPanels<kLayout, dotprod::Sdot, dotprod::Sdot>(args);
+#endif
+#if HWY_TARGET == HWY_AVX2
+  switch (ymm_dots()) {
+    case YmmDots::kVex:
+      return ymm_vex::BlockPanels<kLayout, ymm_vex::Dpbusd, ymm_vex::Dpbusd>(args);
+    case YmmDots::kEvex:
+      return ymm_evex::BlockPanels<kLayout, ymm_evex::Dpbusd, ymm_evex::Dpbusd>(args);
+    case YmmDots::kNone:
+      break;
+  }
 #endif
   BlockPanels<kLayout, BestDots, BestDots>(args);
 #endif

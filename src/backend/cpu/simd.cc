@@ -13,6 +13,9 @@
 #if HWY_ARCH_ARM_A64 && defined(__linux__)
 #include <sys/auxv.h>
 #endif
+#if HWY_ARCH_X86_64
+#include <cpuid.h>
+#endif
 
 namespace weir::cpu {
 namespace {
@@ -31,6 +34,18 @@ ArmDots BestArmDots() {
 #endif
 }
 
+YmmDots BestYmmDots() {
+#if HWY_ARCH_X86_64
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  // The system has to keep the registers, as for AVX2.
+  if (!__builtin_cpu_supports("avx2") || __get_cpuid_max(0, nullptr) < 7) return YmmDots::kNone;
+  __cpuid_count(7, 1, a, b, c, d);
+  if ((a >> 4 & 1) != 0) return YmmDots::kVex;
+  if (__builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni")) return YmmDots::kEvex;
+#endif
+  return YmmDots::kNone;
+}
+
 bool HasBf16() {
 #if HWY_ARCH_X86_64
   return __builtin_cpu_supports("avx512bf16");
@@ -44,6 +59,7 @@ struct Level {
   int64_t target;
   ArmDots arm = ArmDots::kNone;
   bool bf16 = false;
+  YmmDots ymm = YmmDots::kNone;
 };
 
 const std::vector<Level>& Levels() {
@@ -53,6 +69,11 @@ const std::vector<Level>& Levels() {
       out.push_back({hwy::TargetName(target), target});
     }
     std::reverse(out.begin(), out.end());  // Highway lists the best first
+    for (auto at = out.begin(); at != out.end() && BestYmmDots() != YmmDots::kNone; ++at) {
+      if (at->target != HWY_AVX2) continue;
+      out.insert(at + 1, {at->name + "_VNNI", at->target, ArmDots::kNone, false, BestYmmDots()});
+      break;
+    }
     if (out.back().target <= HWY_AVX3_DL && HasBf16())
       out.push_back({out.back().name + "_BF16", out.back().target, ArmDots::kNone, true});
     if (BestArmDots() != ArmDots::kNone)
@@ -74,6 +95,7 @@ const Level& Current() {
 }  // namespace
 
 ArmDots arm_dots() { return Current().arm; }
+YmmDots ymm_dots() { return Current().ymm; }
 bool has_bf16_pairs() { return Current().bf16; }
 
 }  // namespace weir::cpu

@@ -8,6 +8,10 @@ namespace weir::cpu {
 enum class ArmDots { kNone, kDotProduct, kI8mm };
 ArmDots arm_dots();
 
+// VNNI on vectors of 256 bits: the encoding of AVX-VNNI, or that of AVX-512 where only this one is there.
+enum class YmmDots { kNone, kVex, kEvex };
+YmmDots ymm_dots();
+
 // AVX-512 BF16: products of pairs of bfloat16.
 bool has_bf16_pairs();
 
