@@ -4,12 +4,13 @@
 turns.
 
     bench/peer/start.py --peer 'PATH/llama-simple -m {model} -n 1 {prompt}' -m MODEL.gguf [-m ANOTHER] [-t 2] [-r 9]
+        [--packed FOLDER]
 
 --peer is a command of yours that reads {prompt} and writes one token; nothing of llama.cpp is built or fetched here. A
 round runs weir and then the peer, each from nothing to its end, with the file in the page cache: what is measured is
 opening the file, preparing the weights, reading the prompt and one token. A row has medians over the rounds, the ratio
 as the median of the ratios within a round, with the least and the largest, and the largest resident memory of each
-program. Rows as JSON lines go to --json FILE.
+program. With --packed, weir maps weights that it packed in the warm-up. Rows as JSON lines go to --json FILE.
 """
 
 import argparse
@@ -50,6 +51,7 @@ def main():
     parser.add_argument("-m", "--model", action="append", required=True)
     parser.add_argument("-t", "--threads", type=int, default=2)
     parser.add_argument("-r", "--rounds", type=int, default=9)
+    parser.add_argument("--packed", help="folder for weights that a later start maps")
     parser.add_argument("--json", help="append the rows to this file")
     args = parser.parse_args()
     print("| model | weir s | peer s | peer / weir | weir MiB | peer MiB |\n|---|--:|--:|--:|--:|--:|", flush=True)
@@ -70,6 +72,8 @@ def main():
             "-p",
             PROMPT,
         ]
+        if args.packed:
+            mine += ["--packed", args.packed]
         theirs = [word.format(model=model, prompt=PROMPT) for word in shlex.split(args.peer)]
         run(mine), run(theirs)
         rounds = [(run(mine), run(theirs)) for _ in range(args.rounds)]
