@@ -184,66 +184,75 @@ WEIR_BENCH_AVX2 void FloatFmaAvx2(benchmark::State& state) {
 }
 
 // sum += u8 * s8 in pairs of 16 bits: what an int8 product takes without VNNI, as long as sums fit 16 bits.
-WEIR_BENCH_AVX2 inline void PairsAdd(__m256i& sum, __m256i u8, __m256i s8) {
+WEIR_BENCH_AVX2 __attribute__((always_inline)) inline void PairsAdd(__m256i& sum, __m256i u8, __m256i s8) {
   sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(u8, s8));
   asm("" : "+x"(sum));
 }
 
-WEIR_BENCH_AVX2 void PairsRegisters(benchmark::State& state) {
+WEIR_BENCH_AVX2 __m256i PairsSteps(__m256i u8, __m256i s8) {
   __m256i sum[8];
-  for (__m256i& s : sum) s = _mm256_setzero_si256();
-  const __m256i a = _mm256_set1_epi8(3);
-  __m256i b = _mm256_set1_epi8(5);
+  WEIR_UNROLL
+  for (int i = 0; i < 8; ++i) sum[i] = _mm256_setzero_si256();
+  for (int step = 0; step < kSteps; ++step) {
+    asm("" : "+x"(s8));  // products are not computed once and for all
+    WEIR_UNROLL
+    for (int i = 0; i < 8; ++i) PairsAdd(sum[i], u8, s8);
+  }
+  WEIR_UNROLL
+  for (int i = 1; i < 8; ++i) sum[0] = _mm256_add_epi16(sum[0], sum[i]);
+  return sum[0];
+}
+
+WEIR_BENCH_AVX2 void PairsRegisters(benchmark::State& state) {
   for (auto _ : state) {
-    for (int step = 0; step < kSteps; ++step) {
-      asm("" : "+x"(b));  // products are not computed once and for all
-      WEIR_UNROLL
-      for (int i = 0; i < 8; ++i) PairsAdd(sum[i], a, b);
-    }
-    benchmark::DoNotOptimize(sum);
+    __m256i all = PairsSteps(_mm256_set1_epi8(3), _mm256_set1_epi8(5));
+    benchmark::DoNotOptimize(all);
   }
   state.counters["ops"] =
       benchmark::Counter(2.0 * 32 * 8 * kSteps * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
 }
 
 // Four rows of activations times two vectors of eight columns, over blocks of 32 along k whose sums are then widened to
-// 32 bits: the tile of 4-bit weights without unpacking and scales. Both factors together are 6 KiB.
+// 32 bits: the tile of 4-bit weights without unpacking and scales. Both factors together are 5 KiB.
 constexpr int kPairRows = 4, kPairCols = 2, kBlocks = 8;
+
+WEIR_BENCH_AVX2 __m256i PairsTile(const uint8_t* weights, const int8_t* rows) {
+  __m256i total = _mm256_setzero_si256();
+  for (int step = 0; step < kSteps / 8; ++step) {
+    const uint8_t* w = weights + step % kBlocks * (8 * kPairCols * 32);
+    const int8_t* x = rows + step % kBlocks * 32;
+    __m256i sum[kPairRows][kPairCols];
+    WEIR_UNROLL
+    for (int r = 0; r < kPairRows; ++r) sum[r][0] = sum[r][1] = _mm256_setzero_si256();
+    WEIR_UNROLL
+    for (int g = 0; g < 8; ++g) {
+      const __m256i left = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(w + 64 * g));
+      const __m256i right = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(w + 64 * g + 32));
+      WEIR_UNROLL
+      for (int r = 0; r < kPairRows; ++r) {
+        int32_t four;
+        __builtin_memcpy(&four, x + r * kBlocks * 32 + 4 * g, 4);
+        const __m256i a = _mm256_set1_epi32(four);
+        PairsAdd(sum[r][0], left, a);
+        PairsAdd(sum[r][1], right, a);
+      }
+    }
+    const __m256i ones = _mm256_set1_epi16(1);
+    WEIR_UNROLL
+    for (int r = 0; r < kPairRows; ++r) {
+      total = _mm256_add_epi32(total, _mm256_madd_epi16(sum[r][0], ones));
+      total = _mm256_add_epi32(total, _mm256_madd_epi16(sum[r][1], ones));
+    }
+  }
+  return total;
+}
 
 WEIR_BENCH_AVX2 void PairsFromL1(benchmark::State& state) {
   const std::vector<uint8_t> weights(kBlocks * 8 * kPairCols * 32, 3);
   const std::vector<int8_t> rows(kPairRows * kBlocks * 32, 5);
-  const __m256i ones = _mm256_set1_epi16(1);
   for (auto _ : state) {
-    __m256i total = _mm256_setzero_si256();
-    for (int step = 0; step < kSteps / 8; ++step) {
-      const int block = step % kBlocks;
-      __m256i sum[kPairRows][kPairCols];
-      WEIR_UNROLL
-      for (int r = 0; r < kPairRows; ++r) sum[r][0] = sum[r][1] = _mm256_setzero_si256();
-      WEIR_UNROLL
-      for (int g = 0; g < 8; ++g) {
-        const uint8_t* at = weights.data() + (block * 8 + g) * kPairCols * 32;
-        const __m256i w[kPairCols] = {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)),
-                                      _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at + 32))};
-        WEIR_UNROLL
-        for (int r = 0; r < kPairRows; ++r) {
-          int32_t four;
-          __builtin_memcpy(&four, rows.data() + (r * kBlocks + block) * 32 + 4 * g, 4);
-          const __m256i a = _mm256_set1_epi32(four);
-          WEIR_UNROLL
-          for (int c = 0; c < kPairCols; ++c) PairsAdd(sum[r][c], w[c], a);
-        }
-      }
-      WEIR_UNROLL
-      for (int r = 0; r < kPairRows; ++r) {
-        WEIR_UNROLL
-        for (int c = 0; c < kPairCols; ++c) {
-          total = _mm256_add_epi32(total, _mm256_madd_epi16(sum[r][c], ones));
-        }
-      }
-    }
-    benchmark::DoNotOptimize(total);
+    __m256i all = PairsTile(weights.data(), rows.data());
+    benchmark::DoNotOptimize(all);
   }
   state.counters["ops"] = benchmark::Counter(
       2.0 * 32 * kPairRows * kPairCols * kSteps * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
