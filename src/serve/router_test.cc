@@ -59,7 +59,8 @@ TEST(Router, EveryRouteIsFoundByItself) {
     EXPECT_TRUE(seen.insert(std::string(route->method) + " " + route->path).second) << route->path;
     EXPECT_EQ(router.Find(route->method, route->path).route, route) << route->path;
     if (*route->other_path != '\0') EXPECT_EQ(router.Find(route->method, route->other_path).route, route);
-    EXPECT_TRUE(!route->of_session() || router.Find(route->method, route->path).arguments.size() == 1);
+    // The first argument is the session; some routes have another one behind it.
+    EXPECT_TRUE(!route->of_session() || !router.Find(route->method, route->path).arguments.empty());
   }
   EXPECT_FALSE(seen.empty());
 }
