@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The machine's limits: the figures that other benchmarks' rates are compared with. Bytes read per second from working
-// sets of several sizes and in picked pieces, and multiply-adds per second of float, bfloat16 and int8 (VNNI, and pairs
-// of bytes where there is none), int8 from registers alone and with both factors loaded from the first-level cache, as
-// the inner loop of a matrix product does.
+// sets of several sizes and in picked pieces, and multiply-adds per second of float, bfloat16 and int8: pairs of bytes,
+// and VNNI, this one from registers alone and with both factors loaded from the first-level cache, as the inner loop of
+// a matrix product does.
 //
 //   limits_bench --benchmark_repetitions=7 --benchmark_report_aggregates_only=true
 //
@@ -185,22 +185,26 @@ WEIR_BENCH_AVX2 void FloatFmaAvx2(benchmark::State& state) {
 
 // sum += u8 * s8 in pairs of 16 bits: what an int8 product takes without VNNI, as long as sums fit 16 bits.
 WEIR_BENCH_AVX2 __attribute__((always_inline)) inline void PairsAdd(__m256i& sum, __m256i u8, __m256i s8) {
+  asm volatile("" : "+x"(s8));  // equal products are not computed once for all
   sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(u8, s8));
   asm("" : "+x"(sum));
 }
 
 WEIR_BENCH_AVX2 __m256i PairsSteps(__m256i u8, __m256i s8) {
-  __m256i sum[8];
-  WEIR_UNROLL
-  for (int i = 0; i < 8; ++i) sum[i] = _mm256_setzero_si256();
+  // Not an array: compilers keep its loop, and the sums in memory.
+  __m256i a = _mm256_setzero_si256(), b = a, c = a, d = a, e = a, f = a, g = a, h = a;
   for (int step = 0; step < kSteps; ++step) {
-    asm("" : "+x"(s8));  // products are not computed once and for all
-    WEIR_UNROLL
-    for (int i = 0; i < 8; ++i) PairsAdd(sum[i], u8, s8);
+    PairsAdd(a, u8, s8);
+    PairsAdd(b, u8, s8);
+    PairsAdd(c, u8, s8);
+    PairsAdd(d, u8, s8);
+    PairsAdd(e, u8, s8);
+    PairsAdd(f, u8, s8);
+    PairsAdd(g, u8, s8);
+    PairsAdd(h, u8, s8);
   }
-  WEIR_UNROLL
-  for (int i = 1; i < 8; ++i) sum[0] = _mm256_add_epi16(sum[0], sum[i]);
-  return sum[0];
+  const __m256i first = _mm256_add_epi16(_mm256_add_epi16(a, b), _mm256_add_epi16(c, d));
+  return _mm256_add_epi16(first, _mm256_add_epi16(_mm256_add_epi16(e, f), _mm256_add_epi16(g, h)));
 }
 
 WEIR_BENCH_AVX2 void PairsRegisters(benchmark::State& state) {
@@ -210,52 +214,6 @@ WEIR_BENCH_AVX2 void PairsRegisters(benchmark::State& state) {
   }
   state.counters["ops"] =
       benchmark::Counter(2.0 * 32 * 8 * kSteps * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
-}
-
-// Four rows of activations times two vectors of eight columns, over blocks of 32 along k whose sums are then widened to
-// 32 bits: the tile of 4-bit weights without unpacking and scales. Both factors together are 5 KiB.
-constexpr int kPairRows = 4, kPairCols = 2, kBlocks = 8;
-
-WEIR_BENCH_AVX2 __m256i PairsTile(const uint8_t* weights, const int8_t* rows) {
-  __m256i total = _mm256_setzero_si256();
-  for (int step = 0; step < kSteps / 8; ++step) {
-    const uint8_t* w = weights + step % kBlocks * (8 * kPairCols * 32);
-    const int8_t* x = rows + step % kBlocks * 32;
-    __m256i sum[kPairRows][kPairCols];
-    WEIR_UNROLL
-    for (int r = 0; r < kPairRows; ++r) sum[r][0] = sum[r][1] = _mm256_setzero_si256();
-    WEIR_UNROLL
-    for (int g = 0; g < 8; ++g) {
-      const __m256i left = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(w + 64 * g));
-      const __m256i right = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(w + 64 * g + 32));
-      WEIR_UNROLL
-      for (int r = 0; r < kPairRows; ++r) {
-        int32_t four;
-        __builtin_memcpy(&four, x + r * kBlocks * 32 + 4 * g, 4);
-        const __m256i a = _mm256_set1_epi32(four);
-        PairsAdd(sum[r][0], left, a);
-        PairsAdd(sum[r][1], right, a);
-      }
-    }
-    const __m256i ones = _mm256_set1_epi16(1);
-    WEIR_UNROLL
-    for (int r = 0; r < kPairRows; ++r) {
-      total = _mm256_add_epi32(total, _mm256_madd_epi16(sum[r][0], ones));
-      total = _mm256_add_epi32(total, _mm256_madd_epi16(sum[r][1], ones));
-    }
-  }
-  return total;
-}
-
-WEIR_BENCH_AVX2 void PairsFromL1(benchmark::State& state) {
-  const std::vector<uint8_t> weights(kBlocks * 8 * kPairCols * 32, 3);
-  const std::vector<int8_t> rows(kPairRows * kBlocks * 32, 5);
-  for (auto _ : state) {
-    __m256i all = PairsTile(weights.data(), rows.data());
-    benchmark::DoNotOptimize(all);
-  }
-  state.counters["ops"] = benchmark::Counter(
-      2.0 * 32 * kPairRows * kPairCols * kSteps * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
 }
 
 #endif  // __x86_64__
@@ -281,7 +239,6 @@ int main(int argc, char** argv) {
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
     OnOneAndAll(benchmark::RegisterBenchmark("fma_f32_avx2/registers", FloatFmaAvx2));
     OnOneAndAll(benchmark::RegisterBenchmark("int8_avx2/registers", PairsRegisters));
-    OnOneAndAll(benchmark::RegisterBenchmark("int8_avx2/from_L1", PairsFromL1));
   }
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vnni")) {
     OnOneAndAll(benchmark::RegisterBenchmark("fma_f32/registers", FloatFma));
