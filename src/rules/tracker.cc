@@ -143,6 +143,10 @@ Status RuleTracker::Restore(const Json& saved) {
   if (peak == nullptr || !peak->is_number() || !(std::abs(peak->get<double>()) <= 1e6)) {
     return InvalidArgument("'rule.peak' is no score");
   }
+  const bool possible = learned == std::ssize(out.usual_) && (out.calibrated_ || learned < tuning_.n_calibrate) &&
+                        !(out.calibrated_ && out.usual_.empty()) && (!out.holds_ || out.calibrated_) &&
+                        (above == 0 || (out.calibrated_ && !out.holds_)) && (below == 0 || out.holds_);
+  if (!possible) return InvalidArgument("'rule' is a state that no checks lead to");
   out.n_learned_ = static_cast<int32_t>(learned);
   out.n_above_ = static_cast<int32_t>(above);
   out.n_below_ = static_cast<int32_t>(below);

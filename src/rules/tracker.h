@@ -53,7 +53,6 @@ class RuleTracker {
   bool rising() const { return !holds_ && n_above_ > 0; }
   int64_t since_ms() const { return since_ms_; }
   double peak() const { return peak_; }  // largest score of the event that began last
-  const RuleTuning& tuning() const { return tuning_; }
 
   // All of it but the tuning; exactly. Errors of Fields; kInvalidArgument for a state that no checks lead to.
   Json Save() const;

@@ -167,6 +167,33 @@ TEST_F(RuleTrackerTest, BrokenStatesAreRefused) {
   }
 }
 
+TEST_F(RuleTrackerTest, StatesThatNoChecksLeadToAreRefused) {
+  const Json fresh = tracker_.Save();
+  Run(Times(9, -6));
+  const Json calm = tracker_.Save();
+  Run(Times(1, 2));
+  const Json rising = tracker_.Save();
+  Run(Times(2, 2));
+  const Json holding = tracker_.Save();
+  Run(Times(1, -6));
+  const Json falling = tracker_.Save();
+  for (const Json& good : {fresh, calm, rising, holding, falling}) {
+    EXPECT_TRUE(RuleTracker(RuleTuning()).Restore(good).ok()) << good;
+  }
+  const auto refuse = [&](Json state, const Json& change) {
+    state.update(change);
+    EXPECT_EQ(RuleTracker(RuleTuning()).Restore(state).code(), StatusCode::kInvalidArgument) << state;
+  };
+  refuse(fresh, {{"calibrated", true}});
+  refuse(fresh, {{"holds", true}});
+  refuse(fresh, {{"learned", 3}});
+  refuse(calm, {{"usual", Json::array()}});
+  refuse(calm, {{"calibrated", false}});
+  refuse(calm, {{"below", 1}});
+  refuse(holding, {{"above", 1}});
+  refuse(holding, {{"calibrated", false}, {"usual", {1}}, {"learned", 1}});
+}
+
 TEST(RuleTuningTest, ValuesOutOfRangeAreNamed) {
   RuleTuning tuning;
   tuning.off = 4;
