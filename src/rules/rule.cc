@@ -41,6 +41,11 @@ Result<Rule> ParseRule(std::string_view when) {
     }
   }
   if (out.text.empty()) return InvalidArgument("a rule without words; state what it watches for");
+  // Spaces around the arrow may make it longer, and what is saved must be readable again.
+  if (const size_t n = out.when().size(); n > kMaxRuleBytes) {
+    return InvalidArgument("a rule of {} bytes, with spaces around its arrow: at most {} are possible", n,
+                           kMaxRuleBytes);
+  }
   return out;
 }
 

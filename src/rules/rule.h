@@ -28,8 +28,8 @@ struct Rule {
 inline constexpr size_t kMaxRuleBytes = 1000;
 inline constexpr int kMaxRules = 64;  // of one stream
 
-// A rule without an id. kInvalidArgument for a text that is empty, longer than kMaxRuleBytes or not UTF-8, or an
-// arrow without a question or an answer.
+// A rule without an id. kInvalidArgument for a text that is empty, longer than kMaxRuleBytes (as given, or as when())
+// or not UTF-8, or an arrow without a question or an answer.
 Result<Rule> ParseRule(std::string_view when);
 Status CheckRuleId(std::string_view id);
 

@@ -76,7 +76,7 @@ Status RuleSet::Check(Session& session, const Conversation& conversation, int64_
                       const std::atomic<bool>* stop) {
   if (rules_.empty()) return Status();
   const Clock::time_point start = Clock::now();
-  if (std::string here = conversation.Save().dump(); here != groups_at_) {
+  if (std::string here = JsonText(conversation.Save()); here != groups_at_) {
     groups_ = GroupsOf(conversation);
     groups_at_ = std::move(here);
   }

@@ -193,6 +193,31 @@ TEST_F(RuleSetTest, ARestoredSetGoesOnAlike) {
   for (size_t i = 0; i < events.size(); ++i) EXPECT_EQ(JsonText(ToJson(events[i])), JsonText(ToJson(others[i])));
 }
 
+TEST_F(RuleSetTest, ARuleThatFitsFitsAfterAnAnswerThatWasCut) {
+  const Rule rule = Asks("Who came? => the man");
+  int32_t room = 1;
+  while (!RuleSet(tokenizer()).Add(rule, *conversation_, room).ok()) ASSERT_LT(++room, kRoom);
+  ASSERT_TRUE(rules_.Add(rule, *conversation_, room).ok());
+  for (const bool end_token_read : {true, false}) {
+    Conversation later = *conversation_;
+    later.Asked();
+    later.Answered(end_token_read);
+    EXPECT_LE(rules_.TokensOfACheck(later), room);
+    RuleSet other(tokenizer());
+    const Status status = other.Restore(rules_.Save(), later, room);
+    EXPECT_TRUE(status.ok()) << end_token_read << ": " << status.message();
+  }
+}
+
+TEST_F(RuleSetTest, ASystemMessageThatIsNotUtf8HoldsUpNothing) {
+  Conversation odd(tokenizer(), &chat_);
+  (void)odd.Begin("\xff");
+  ASSERT_TRUE(rules_.Add(Asks("Who came? => the man"), odd, kRoom).ok());
+  Say("the man");
+  std::vector<RuleEvent> events;
+  EXPECT_TRUE(rules_.Check(*session_, odd, 0, &events).ok());
+}
+
 TEST_F(RuleSetTest, BrokenSavedRulesAreRefused) {
   ASSERT_TRUE(Add(Asks("Who? => man"), &rules_).ok());
   const Json good = rules_.Save();
@@ -225,6 +250,22 @@ TEST(RuleTest, TheTextSaysWhatIsAsked) {
   }
 }
 
+TEST(RuleTest, WhatIsAcceptedIsReadBackFromItsJson) {
+  const std::string most(kMaxRuleBytes - 5, 'x');  // and " => a"
+  for (const std::string& when :
+       {most + "=>a", most + " => a", std::string("x=>") + most, std::string(kMaxRuleBytes, 'x')}) {
+    const auto rule = ParseRule(when);
+    ASSERT_TRUE(rule.ok()) << rule.status().message();
+    EXPECT_EQ(rule->when().size(), kMaxRuleBytes);
+    const auto again = RuleFromJson({{"when", rule->when()}});
+    ASSERT_TRUE(again.ok()) << again.status().message();
+    EXPECT_EQ(again->when(), rule->when());
+  }
+  for (const std::string& when : {most + "x=>a", most + "xx=>a", std::string("x=>x") + most}) {
+    EXPECT_EQ(ParseRule(when).status().code(), StatusCode::kInvalidArgument) << when.size();
+  }
+}
+
 TEST(RuleTest, JsonIsReadFieldByField) {
   const Rule rule = std::move(RuleFromJson({{"id", "door"}, {"when", "it rains"}, {"on", 2.5}, {"begin", 4}})).value();
   EXPECT_EQ(rule.tuning.on, 2.5);
@@ -245,6 +286,8 @@ TEST(LogOddsTest, OfWordsAndOfOneAnswer) {
   EXPECT_NEAR(LogOdds(logits, {{2}, {}, {}}), 2 - std::log(1 + std::exp(1.0) + std::exp(-1.0)), 1e-9);
   constexpr float kNever = -std::numeric_limits<float>::infinity();
   EXPECT_EQ(LogOdds(std::vector<float>{kNever, 1}, {{0}, {}, {}}), -std::numeric_limits<double>::infinity());
+  EXPECT_EQ(LogOdds(std::vector<float>{1, kNever}, {{0}, {}, {}}), std::numeric_limits<double>::infinity());
+  EXPECT_NEAR(LogOdds(std::vector<float>{kNever, 1, kNever, 3}, {{1}, {}, {}}), -2, 1e-9);
 }
 
 }  // namespace

@@ -34,12 +34,28 @@ std::vector<int32_t> WholeWords(const Tokenizer& tokenizer, std::initializer_lis
   return {out.begin(), out.end()};
 }
 
-double LogSum(std::span<const float> logits, const std::vector<int32_t>& ids) {
-  double most = -std::numeric_limits<double>::infinity(), sum = 0;
-  for (const int32_t id : ids) most = std::max(most, static_cast<double>(logits[static_cast<size_t>(id)]));
-  if (std::isinf(most)) return most;
-  for (const int32_t id : ids) sum += std::exp(logits[static_cast<size_t>(id)] - most);
-  return most + std::log(sum);
+// The logarithm of a sum of exponentials, which grows by one value after another.
+class LogSum {
+ public:
+  void Add(double value) {
+    if (value == -std::numeric_limits<double>::infinity()) return;
+    if (value <= most_) {
+      sum_ += std::exp(value - most_);
+    } else {
+      sum_ = sum_ * std::exp(most_ - value) + 1;
+      most_ = value;
+    }
+  }
+  double value() const { return std::isinf(most_) ? most_ : most_ + std::log(sum_); }
+
+ private:
+  double most_ = -std::numeric_limits<double>::infinity(), sum_ = 0;
+};
+
+double LogSumOf(std::span<const float> logits, const std::vector<int32_t>& ids) {
+  LogSum out;
+  for (const int32_t id : ids) out.Add(logits[static_cast<size_t>(id)]);
+  return out.value();
 }
 
 }  // namespace
@@ -69,14 +85,13 @@ Result<RuleAnswers> AnswersOf(const Rule& rule, const Tokenizer& tokenizer, cons
 }
 
 double LogOdds(std::span<const float> logits, const RuleAnswers& answers) {
-  const double for_it = LogSum(logits, answers.for_it);
-  if (!answers.against.empty()) return for_it - LogSum(logits, answers.against);
-  std::vector<int32_t> others;
-  others.reserve(logits.size());
+  const double for_it = LogSumOf(logits, answers.for_it);
+  if (!answers.against.empty()) return for_it - LogSumOf(logits, answers.against);
+  LogSum others;
   for (int32_t id = 0; id < std::ssize(logits); ++id) {
-    if (!std::ranges::binary_search(answers.for_it, id)) others.push_back(id);
+    if (!std::ranges::binary_search(answers.for_it, id)) others.Add(logits[static_cast<size_t>(id)]);
   }
-  return for_it - LogSum(logits, others);
+  return for_it - others.value();
 }
 
 RuleQuestion QuestionOf(const Rule& rule, const RuleAnswers& answers, const Conversation& conversation) {
@@ -97,8 +112,7 @@ int64_t MostTokens(const Rule& rule, const RuleAnswers& answers, const Conversat
   Conversation open = conversation, answered = conversation;
   open.TurnOpened();
   open.TextRead();
-  answered.Asked();
-  answered.Answered(true);
+  answered.Asked();  // an answer that was cut, whose end is then among the question's words
   int64_t most = 0;
   for (const Conversation* talk :
        {&conversation, const_cast<const Conversation*>(&open), const_cast<const Conversation*>(&answered)}) {
