@@ -74,30 +74,54 @@ int64_t RuleSet::TokensOfACheck(const Conversation& conversation) const {
 
 Status RuleSet::Check(Session& session, const Conversation& conversation, int64_t t_ms, std::vector<RuleEvent>* events,
                       const std::atomic<bool>* stop) {
-  if (rules_.empty()) return Status();
+  Part whole;
+  return CheckPart(session, conversation, t_ms, INT64_MAX, &whole, events, stop).status();
+}
+
+Result<bool> RuleSet::CheckPart(Session& session, const Conversation& conversation, int64_t t_ms, int64_t most_tokens,
+                                Part* part, std::vector<RuleEvent>* events, const std::atomic<bool>* stop) {
+  if (rules_.empty()) return true;
   const Clock::time_point start = Clock::now();
-  if (std::string here = JsonText(conversation.Save()); here != groups_at_) {
-    groups_ = GroupsOf(conversation);
-    groups_at_ = std::move(here);
+  if (part->odds.empty()) {
+    if (std::string here = JsonText(conversation.Save()); here != groups_at_) {
+      groups_ = GroupsOf(conversation);
+      groups_at_ = std::move(here);
+    }
+    part->odds.resize(rules_.size());
   }
-  std::vector<double> odds(rules_.size());
-  int64_t n_tokens = 0;
-  for (const Group& group : groups_) {
+  for (int64_t n_tokens = 0; part->group < groups_.size();) {
+    const Group& group = groups_[part->group];
+    const size_t first = part->tail;
+    int64_t n_more = std::ssize(group.head);
+    while (part->tail < group.tails.size()) {
+      const int64_t n_tail = std::ssize(group.tails[part->tail]);
+      const bool is_first = n_tokens == 0 && part->tail == first;
+      if (!is_first && n_tokens + n_more > most_tokens - n_tail) break;
+      n_more += n_tail;
+      ++part->tail;
+    }
+    if (part->tail == first) break;
     const auto each = [&](size_t tail, std::span<const float> logits) {
-      const size_t i = group.rules[tail];
-      odds[i] = LogOdds(logits, rules_[i].answers);
+      const size_t i = group.rules[first + tail];
+      part->odds[i] = LogOdds(logits, rules_[i].answers);
     };
-    WEIR_RETURN_IF_ERROR(session.AskAside(group.head, group.tails, each, stop));
-    n_tokens += std::ssize(group.head);
-    for (const std::vector<int32_t>& tail : group.tails) n_tokens += std::ssize(tail);
+    WEIR_RETURN_IF_ERROR(
+        session.AskAside(group.head, std::span(group.tails).subspan(first, part->tail - first), each, stop));
+    n_tokens += n_more;
+    part->n_tokens += n_more;
+    if (part->tail < group.tails.size()) break;
+    ++part->group;
+    part->tail = 0;
   }
-  for (size_t i = 0; i < rules_.size(); ++i) Take(session, i, odds[i], t_ms, events);
+  part->seconds += SecondsSince(start);
+  if (part->group < groups_.size()) return false;
+  for (size_t i = 0; i < rules_.size(); ++i) Take(session, i, part->odds[i], t_ms, events);
   seen_before_ = session.n_seen();
   ++cost_.n_checks;
   cost_.n_asked += std::ssize(rules_);
-  cost_.n_tokens += n_tokens;
-  cost_.seconds += SecondsSince(start);
-  return Status();
+  cost_.n_tokens += part->n_tokens;
+  cost_.seconds += part->seconds;
+  return true;
 }
 
 void RuleSet::Repeat(const Session& session, int64_t t_ms, std::vector<RuleEvent>* events) {

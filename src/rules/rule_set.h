@@ -69,6 +69,19 @@ class RuleSet {
   Status Check(Session& session, const Conversation& conversation, int64_t t_ms, std::vector<RuleEvent>* events,
                const std::atomic<bool>* stop = nullptr);
 
+  // The same in parts, for a caller with other work between them: asks rules until one more would make it more than
+  // `most_tokens`, at least one, and returns false; at last true, and what happened is appended. Nothing may be read
+  // between the parts, and no rule added or removed. Rules of the same words share these within a part only. After a
+  // failure the check is over.
+  struct Part {
+    std::vector<double> odds;  // empty: nothing was asked yet
+    size_t group = 0, tail = 0;
+    int64_t n_tokens = 0;
+    double seconds = 0;
+  };
+  Result<bool> CheckPart(Session& session, const Conversation& conversation, int64_t t_ms, int64_t most_tokens,
+                         Part* part, std::vector<RuleEvent>* events, const std::atomic<bool>* stop = nullptr);
+
   // The moment t_ms is as it was at the last check: the rules are not asked again, and have the same log-odds. Nothing
   // happens before the first check of all rules.
   void Repeat(const Session& session, int64_t t_ms, std::vector<RuleEvent>* events);

@@ -2,6 +2,7 @@
 // Rules over a stream of a tiny model: they are asked as its conversation goes, and leave no trace in it.
 #include "rules/rule_set.h"
 
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -83,6 +84,47 @@ TEST_F(RuleSetTest, ScoresAreThoseOfTheQuestionReadInItsPlace) {
     told.Asked();
     EXPECT_EQ(told.Tell(watched.rule.answer)[watched.answers.before.size()], watched.answers.for_it[0]);
   }
+}
+
+TEST_F(RuleSetTest, ACheckInPartsIsTheSameCheck) {
+  RuleSet whole(tokenizer());
+  int64_t longest = 0;
+  for (const char* when : {"Who came? => the man", "What is near the man, and what is not? => sea", "Where? => sea",
+                           "Who came? => sea", "What? => the sea", "Is it near? => the man"}) {
+    Rule rule = Asks(when);
+    rule.tuning = {.on = 0.001, .off = 0, .least = -30, .n_begin = 1, .n_end = 1, .n_calibrate = 2};
+    RuleSet alone(tokenizer());
+    for (RuleSet* set : {&rules_, &whole, &alone}) ASSERT_TRUE(Add(rule, set).ok());
+    longest = std::max(longest, alone.TokensOfACheck(*conversation_));
+  }
+  std::vector<RuleEvent> events, others;
+  for (int i = 0; i < 12; ++i) {
+    SCOPED_TRACE(i);
+    Say(i % 3 == 0 ? " the sea" : " the man came");
+    ASSERT_TRUE(whole.Check(*session_, *conversation_, i, &others).ok());
+    // From one rule at a time to all at once.
+    const int64_t most = i < 2 ? i : longest * (i - 1);
+    RuleSet::Part part;
+    size_t n_parts = 0;
+    const size_t n_events = events.size();
+    for (bool done = false; !done; ++n_parts) {
+      EXPECT_EQ(events.size(), n_events) << "only at the end";
+      const int64_t n_before = part.n_tokens;
+      const auto more = rules_.CheckPart(*session_, *conversation_, i, most, &part, &events);
+      ASSERT_TRUE(more.ok()) << more.status().message();
+      ASSERT_GT(part.n_tokens, n_before);
+      EXPECT_LE(part.n_tokens - n_before, std::max(most, longest));
+      done = *more;
+    }
+    EXPECT_TRUE(n_parts == 6 || i >= 2) << n_parts;
+    EXPECT_TRUE(n_parts == 1 || i < 11) << n_parts;
+    for (size_t rule = 0; rule < 6; ++rule) EXPECT_EQ(rules_.rules()[rule].log_odds, whole.rules()[rule].log_odds);
+  }
+  EXPECT_EQ(rules_.cost().n_checks, 12);
+  EXPECT_EQ(rules_.cost().n_asked, whole.cost().n_asked);
+  ASSERT_FALSE(others.empty());
+  ASSERT_EQ(events.size(), others.size());
+  for (size_t i = 0; i < events.size(); ++i) EXPECT_EQ(JsonText(ToJson(events[i])), JsonText(ToJson(others[i])));
 }
 
 TEST_F(RuleSetTest, EventsHaveIdsTimesAndWhatIsHeld) {
@@ -253,7 +295,7 @@ TEST(RuleTest, TheTextSaysWhatIsAsked) {
 TEST(RuleTest, WhatIsAcceptedIsReadBackFromItsJson) {
   const std::string most(kMaxRuleBytes - 5, 'x');  // and " => a"
   for (const std::string& when :
-       {most + "=>a", most + " => a", std::string("x=>") + most, std::string(kMaxRuleBytes, 'x')}) {
+       {most + "=>a", most + " => a", fmt::format("x=>{}", most), std::string(kMaxRuleBytes, 'x')}) {
     const auto rule = ParseRule(when);
     ASSERT_TRUE(rule.ok()) << rule.status().message();
     EXPECT_EQ(rule->when().size(), kMaxRuleBytes);
@@ -261,7 +303,7 @@ TEST(RuleTest, WhatIsAcceptedIsReadBackFromItsJson) {
     ASSERT_TRUE(again.ok()) << again.status().message();
     EXPECT_EQ(again->when(), rule->when());
   }
-  for (const std::string& when : {most + "x=>a", most + "xx=>a", std::string("x=>x") + most}) {
+  for (const std::string& when : {most + "x=>a", most + "xx=>a", fmt::format("x=>x{}", most)}) {
     EXPECT_EQ(ParseRule(when).status().code(), StatusCode::kInvalidArgument) << when.size();
   }
 }

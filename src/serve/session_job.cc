@@ -93,10 +93,10 @@ void SessionJob::StartTurn(PromptPart body, PictureSource* pictures, int64_t t_m
   reader_.Start(OpenTurn(talk, std::move(body)), talk, pictures, t_ms < 0 ? stream_->t_ms : t_ms);
 }
 
-void SessionJob::CheckRules() {
-  if (stream_->rules != nullptr) {
-    stream_->rules->Check(id_, *session_, stream_->conversation, stream_->t_ms);
-  }
+bool SessionJob::CheckRules() {
+  checked_ = checked_ || stream_->rules == nullptr ||
+             stream_->rules->Check(id_, *session_, stream_->conversation, stream_->t_ms, &asked_);
+  return checked_;
 }
 
 Status AppendJob::ReadSome() {
@@ -109,18 +109,19 @@ Status AppendJob::ReadSome() {
 }
 
 Job::Step AppendJob::Advance() {
-  Status status = ReadSome();
-  if (status.ok() && !reader_.done()) return Step::kMore;
-  if (status.ok() && stream_->rules != nullptr && !stream_->rules->set.empty() && !std::exchange(checked_, true)) {
-    CheckRules();
-    return Step::kMore;
+  if (!read_) {
+    Status status = ReadSome();
+    if (!status.ok()) {
+      if (status.code() == StatusCode::kCancelled) host_.metrics().CountCancelled();
+      events.Push(std::move(status));
+      return Step::kDone;
+    }
+    read_ = reader_.done();
+    if (!read_ || stream_->rules != nullptr) return Step::kMore;
   }
-  if (status.ok()) {
-    events.Push(SessionJson(*stream_));
-  } else {
-    if (status.code() == StatusCode::kCancelled) host_.metrics().CountCancelled();
-    events.Push(std::move(status));
-  }
+  // All of it was read: that is the answer, whatever ends the check.
+  if (CheckGoOn().ok() && !CheckRules()) return Step::kMore;
+  events.Push(SessionJson(*stream_));
   return Step::kDone;
 }
 
@@ -174,8 +175,7 @@ Job::Step FrameJob::Advance() {
     status_ = ReadStep();
     return status_.ok() ? Step::kMore : Step::kDone;
   }
-  if (!std::exchange(checked_, true)) CheckRules();
-  return Step::kDone;
+  return CheckRules() ? Step::kDone : Step::kMore;
 }
 
 void FrameJob::Finish() {

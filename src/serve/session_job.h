@@ -40,8 +40,8 @@ class SessionJob : public Job {
   // Starts reading `body` as part of the open turn, or opens one. t_ms -1: the current stream time. REQUIRES: stream_
   // != nullptr.
   void StartTurn(PromptPart body, PictureSource* pictures, int64_t t_ms);
-  // The session has read all of what came: asks its rules, if it has any.
-  void CheckRules();
+  // The session has read all of what came: asks its rules, if it has any, in steps. True when none is left to ask.
+  bool CheckRules();
   // Reads one step of the prompt, counts it, and updates the session's clock.
   Status ReadStep(const TensorObserver* observer = nullptr);
 
@@ -58,6 +58,8 @@ class SessionJob : public Job {
   std::optional<DecodeLanes::Ticket> ticket_;  // for a lane, while it waits for one
   Status feed_status_;
   SessionCounters before_;
+  RuleSet::Part asked_;
+  bool checked_ = false;
 };
 
 // Reads the beginning of a new session. The channel receives one event: the session as JSON, or an error, after which
@@ -104,7 +106,7 @@ class AppendJob : public SessionJob {
   Status ReadSome();
   PromptPart body_;
   const int64_t t_ms_ = -1;
-  bool begun_ = false, checked_ = false;
+  bool begun_ = false, read_ = false;
 };
 
 // Reads one frame of a session's live video and posts a job for the next one. No caller waits for it.
@@ -130,7 +132,7 @@ class FrameJob : public SessionJob {
   };
   const std::shared_ptr<FrameQueue> queue_;
   OneFrame source_;
-  bool begun_ = false, checked_ = false;
+  bool begun_ = false;
   Status status_;
 };
 

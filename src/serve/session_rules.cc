@@ -6,16 +6,18 @@
 
 namespace weir {
 
-void SessionRules::Check(const std::string& id, Session& session, const Conversation& conversation, int64_t t_ms) {
-  if (set.empty()) return;
+bool SessionRules::Check(const std::string& id, Session& session, const Conversation& conversation, int64_t t_ms,
+                         RuleSet::Part* part) {
+  if (set.empty()) return true;
   std::vector<RuleEvent> found;
-  const Status status = set.Check(session, conversation, t_ms, &found);
-  trouble = status.message();
+  const auto done = set.CheckPart(session, conversation, t_ms, session.plan().chunk_rows, part, &found);
+  trouble = done.status().message();
   for (const RuleEvent& event : found) {
     Json json = ToJson(event);
     json["session"] = id;
     events->Push(event.id, event.began ? "began" : "ended", JsonText(json));
   }
+  return !done.ok() || *done;
 }
 
 Json SessionRules::Save() const { return {{"set", set.Save()}, {"ring", events->Save()}}; }

@@ -17,9 +17,11 @@ struct SessionRules {
   SessionRules(const SessionRules&) = delete;
   SessionRules& operator=(const SessionRules&) = delete;
 
-  // Asks the rules about the session's present moment. What went wrong is kept in `trouble`: whoever sent the frame or
-  // the text has nothing to do with it.
-  void Check(const std::string& id, Session& session, const Conversation& conversation, int64_t t_ms);
+  // Asks rules about the session's present moment, as many as one step of the engine may take (RuleSet::CheckPart()).
+  // True when the check is over. What went wrong is kept in `trouble`: whoever sent the frame or the text has nothing
+  // to do with it.
+  bool Check(const std::string& id, Session& session, const Conversation& conversation, int64_t t_ms,
+             RuleSet::Part* part);
 
   // For a snapshot. Restore() REQUIRES a session that was made with the snapshot's room; kInvalidArgument for anything
   // that Save() did not write.

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <string>
 #include <thread>
@@ -177,6 +178,30 @@ TEST_F(RulesTest, WhatIsRefused) {
   EXPECT_EQ(server.Get(Path("none", "events")).status, 404);
   EXPECT_EQ(server.Post(kSessions, {{"rule_tokens", 5000}}).status, 400);
   EXPECT_EQ(client.Append(id, "the sea")["rules"]["count"], 64);
+}
+
+// Others have their turn between two rules: they see a text that was read, and whose check is not over yet.
+TEST_F(RulesTest, ManyRulesHoldUpNobody) {
+  const ServerProcess server({"--pot", "96"});
+  Client client(server);
+  const std::string id = Create(client);
+  for (int i = 0; i < 64; ++i) ASSERT_EQ(server.Post(Path(id, "rules"), Eager("who came? => the man")).status, 201);
+  bool seen_between = false;
+  for (int i = 0; i < 20 && !seen_between; ++i) {
+    const int64_t n_seen = client.State(id)["seen"], n_checks = List(server, id)["checks"];
+    std::atomic<bool> done{false};
+    std::thread writer([&] {
+      client.Append(id, "the sea and the sea ");
+      done = true;
+    });
+    while (!done && !seen_between) {
+      const bool read = client.State(id)["seen"] > n_seen;
+      seen_between = read && List(server, id)["checks"] == n_checks;
+    }
+    writer.join();
+    EXPECT_EQ(List(server, id)["checks"], n_checks + 1);
+  }
+  EXPECT_TRUE(seen_between);
 }
 
 // A reader that takes nothing, and more readers than may read, hold up nobody.
