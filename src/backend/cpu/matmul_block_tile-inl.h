@@ -2,8 +2,6 @@
 // The tile of products of packed block formats, over any Dots of matmul_blocks-inl.h. Included inside a namespace, once
 // per instruction set: a function is compiled for the target in effect where it is defined, not where it is used.
 
-// Prefetch distance in bytes of the first rows' pass, for which the weights come from memory.
-inline constexpr int kBlockPrefetch = 1536;
 // Panels that passes of a few rows read side by side.
 inline constexpr int kStreams = 4;
 
@@ -51,15 +49,14 @@ HWY_INLINE void BlockTile(const ProductArgs& args, int64_t panel, int64_t row, i
     WEIR_UNROLL
     for (int v = 0; v < kVecs; ++v) sum[r][v] = hn::Zero(df);
   }
+  const PanelPrefetch<kLayout> prefetch(n_blocks, panel_bytes, std::max(1, kVecs / kVectors));
   for (int64_t b = 0; b < n_blocks; ++b, ++act, panel_codes += kLayout.code_bytes()) {
     // Not unrolled: several panels would grow the code as many times, for sums that may as well be in memory.
     for (int first = 0; first < n_vecs; first += kAtOnce) {
       const uint8_t* codes = panel_codes + (vector + first) / kVectors * panel_bytes;
       const uint8_t* scales = codes + (n_blocks - b) * kLayout.code_bytes();
       const int col = (vector + first) % kVectors * kLanes;
-      if (row == 0 && col == 0) {
-        for (int64_t line = 0; line < kLayout.code_bytes(); line += 64) hwy::Prefetch(codes + line + kBlockPrefetch);
-      }
+      if (row == 0 && col == 0) prefetch.Fetch(codes, scales, b);  // later rows find them in a cache
       WEIR_UNROLL
       for (int half = 0; half < kHalves; ++half) {
         VI dot[kRows][kAtOnce];

@@ -13,8 +13,8 @@
 
 #include "backend/cpu/coded_weights.h"
 #include "backend/cpu/matmul_tile-inl.h"
+#include "backend/cpu/panel_prefetch.h"
 #include "backend/cpu/unroll.h"
-#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -9,15 +9,13 @@
 
 #include "backend/cpu/coded_weights.h"
 #include "backend/cpu/pack.h"
+#include "backend/cpu/panel_prefetch.h"
 #include "backend/cpu/unroll.h"
 
 // Highway's AVX3_DL implies the instruction (it is only selected where CPUID reports it), but its compiler flags enable
 // only the VEX form.
 HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512vnni")
 namespace weir::cpu::HWY_NAMESPACE::vnni {
-
-// Prefetch distance in bytes of a one-row pass, where the weights come from memory and nothing hides their latency.
-inline constexpr int kPrefetchBytes = 1536;
 
 // Four consecutive activations of a row, in every lane.
 HWY_INLINE __m512i Broadcast4(const int8_t* q) {
@@ -136,14 +134,11 @@ HWY_INLINE void Tile(const ProductArgs& args, int64_t panel, int64_t row) {
     WEIR_UNROLL
     for (int p = 0; p < kPanels; ++p) sum[r][p] = _mm512_setzero_ps();
   }
+  const PanelPrefetch<kLayout> prefetch(n_blocks, args.w->panel_bytes(), kPanels);
   for (int64_t b = 0; b < n_blocks; ++b, ++act) {
     if constexpr (kRows == 1) {
       WEIR_UNROLL
-      for (int p = 0; p < kPanels; ++p) {
-        for (int64_t line = 0; line < kLayout.code_bytes(); line += 64) {
-          _mm_prefetch(reinterpret_cast<const char*>(codes[p] + line + kPrefetchBytes), _MM_HINT_T0);
-        }
-      }
+      for (int p = 0; p < kPanels; ++p) prefetch.Fetch(codes[p], scales[p], b);
     }
     __m512 scale[kPanels][2];
     __m512 add[kPanels];
