@@ -14,14 +14,8 @@ namespace {
 constexpr const char* kArch = "gemma3n";
 
 Status SetLayout(const GgufFile& file, const DecoderMetadata& m, WeightLoader& loader, GemmaDecoder* model) {
-  ModelConfig& config = model->mutable_config();
-  WEIR_RETURN_IF_ERROR(FillConfig(file, kArch, m, &config));
-  AttentionLayout& a = config.attention;
-  a.scale = 1;
-  WEIR_ASSIGN_OR_RETURN(a.rope, ReadRopeConfig(file, kArch, m, loader));
-  WEIR_ASSIGN_OR_RETURN(config.logit_softcap, ReadSoftCap(file, "gemma3n.final_logit_softcapping", 30));
-  WEIR_ASSIGN_OR_RETURN(const auto windows,
-                        ReadPerLayer(file, "gemma3n.attention.sliding_window_pattern", m.n_layers, 0, 1));
+  WEIR_ASSIGN_OR_RETURN(const auto windows, model->ReadAttention(file, kArch, m, loader, 30));
+  AttentionLayout& a = model->mutable_config().attention;
   if (std::ranges::find(windows, 1) != windows.end()) {
     WEIR_ASSIGN_OR_RETURN(const int64_t window, BoundedInt(file, "gemma3n.attention.sliding_window", 1, 1 << 30));
     a.window = static_cast<int32_t>(window);

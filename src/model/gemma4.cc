@@ -17,15 +17,8 @@ namespace {
 constexpr const char* kArch = "gemma4";
 
 Status SetLayout(const GgufFile& file, const DecoderMetadata& m, WeightLoader& loader, GemmaDecoder* model) {
-  ModelConfig& config = model->mutable_config();
-  WEIR_RETURN_IF_ERROR(FillConfig(file, kArch, m, &config));
-  AttentionLayout& a = config.attention;
-  a.scale = 1;
-  WEIR_ASSIGN_OR_RETURN(a.rope, ReadRopeConfig(file, kArch, m, loader));
-  WEIR_ASSIGN_OR_RETURN(config.logit_softcap, ReadSoftCap(file, "gemma4.final_logit_softcapping", 0));
-
-  WEIR_ASSIGN_OR_RETURN(const auto windows,
-                        ReadPerLayer(file, "gemma4.attention.sliding_window_pattern", m.n_layers, 0, 1));
+  WEIR_ASSIGN_OR_RETURN(const auto windows, model->ReadAttention(file, kArch, m, loader, 0));
+  AttentionLayout& a = model->mutable_config().attention;
   WEIR_ASSIGN_OR_RETURN(const auto kv_heads,
                         ReadPerLayer(file, "gemma4.attention.head_count_kv", m.n_layers, 1, m.n_heads));
   const bool any = std::ranges::find(windows, 1) != windows.end();

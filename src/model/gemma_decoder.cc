@@ -40,6 +40,15 @@ Result<std::vector<int32_t>> ReadPerLayer(const GgufFile& file, const std::strin
   return out;
 }
 
+Result<std::vector<int32_t>> GemmaDecoder::ReadAttention(const GgufFile& file, const char* arch,
+                                                         const DecoderMetadata& m, WeightLoader& loader, double cap) {
+  WEIR_RETURN_IF_ERROR(FillConfig(file, arch, m, &config_));
+  config_.attention.scale = 1;
+  WEIR_ASSIGN_OR_RETURN(config_.attention.rope, ReadRopeConfig(file, arch, m, loader));
+  WEIR_ASSIGN_OR_RETURN(config_.logit_softcap, ReadSoftCap(file, std::string(arch) + ".final_logit_softcapping", cap));
+  return ReadPerLayer(file, std::string(arch) + ".attention.sliding_window_pattern", m.n_layers, 0, 1);
+}
+
 Status GemmaDecoder::SetLayers(const GgufFile& file, const char* arch, std::vector<LayerHeads> layers) {
   AttentionLayout& a = config_.attention;
   WEIR_ASSIGN_OR_RETURN(const int64_t n_shared, BoundedIntOr(file, std::string(arch) + ".attention.shared_kv_layers", 0,

@@ -39,6 +39,10 @@ class GemmaDecoder : public Model {
     bool streams = false;             // several residual streams, and what else Gemma 3n has
     std::vector<float> gate_cutoffs;  // [n_layers], SparseGateArgs::cutoff, not finite: not sparse; or empty: none
   };
+  // What both families say alike, into config(): all but windows and layers. `cap`: of the logits, of files that name
+  // none, or 0: no cap. Returns 1 for each layer with a window and 0 for the others.
+  Result<std::vector<int32_t>> ReadAttention(const GgufFile& file, const char* arch, const DecoderMetadata& m,
+                                             WeightLoader& loader, double cap);
   // The layers, whose keys those of the last `arch`.attention.shared_kv_layers read; into config().
   Status SetLayers(const GgufFile& file, const char* arch, std::vector<LayerHeads> layers);
   // Every tensor. config() is complete but for the logits' cap.

@@ -19,6 +19,19 @@ void ScaleRow(float scale, const float* bias, int64_t n, float* y) {
   for (int64_t i = 0; i < n; ++i) y[i] += bias[i];
 }
 
+// The same products of the matrices inside, without biases.
+template <typename Out>
+std::vector<Out> Inner(std::span<const Out> outs) {
+  std::vector<Out> inner(outs.begin(), outs.end());
+  for (Out& out : inner) {
+    const ScaledMatrix* const w = ScaledOf(*out.w);
+    if (w == nullptr) continue;
+    out.w = &w->inner();
+    out.bias = nullptr;
+  }
+  return inner;
+}
+
 template <typename Out>
 bool AnyScaled(std::span<const Out> outs) {
   return std::any_of(outs.begin(), outs.end(), [](const Out& out) { return ScaledOf(*out.w) != nullptr; });
@@ -30,18 +43,15 @@ bool HasScales(std::span<const MatMulOut> outs) { return AnyScaled(outs); }
 bool HasScales(std::span<const StackedOut> outs) { return AnyScaled(outs); }
 
 void MatMulWithScales(const MatMulArgs& args, const std::function<void(const MatMulArgs&)>& product) {
-  std::vector<MatMulOut> outs(args.outs.begin(), args.outs.end());
   const auto scale_rows = [&](const MatMulOut& out, float scale, const float* bias) {
     for (int64_t r = 0; r < args.n_rows; ++r) ScaleRow(scale, bias, out.w->n_out(), out.y + r * out.y_stride);
   };
-  for (MatMulOut& out : outs) {
+  for (const MatMulOut& out : args.outs) {
     const ScaledMatrix* const w = ScaledOf(*out.w);
-    if (w == nullptr) continue;
     // What the product is added to is scaled with it.
-    if (out.accumulate) scale_rows(out, 1 / w->scale(), nullptr);
-    out.w = &w->inner();
-    out.bias = nullptr;
+    if (w != nullptr && out.accumulate) scale_rows(out, 1 / w->scale(), nullptr);
   }
+  const std::vector<MatMulOut> outs = Inner(args.outs);
   MatMulArgs inner = args;
   inner.outs = outs;
   product(inner);
@@ -52,13 +62,7 @@ void MatMulWithScales(const MatMulArgs& args, const std::function<void(const Mat
 
 void GroupedMatMulWithScales(const GroupedMatMulArgs& args,
                              const std::function<void(const GroupedMatMulArgs&)>& product) {
-  std::vector<StackedOut> outs(args.outs.begin(), args.outs.end());
-  for (StackedOut& out : outs) {
-    const ScaledMatrix* const w = ScaledOf(*out.w);
-    if (w == nullptr) continue;
-    out.w = &w->inner();
-    out.bias = nullptr;
-  }
+  const std::vector<StackedOut> outs = Inner(args.outs);
   GroupedMatMulArgs inner = args;
   inner.outs = outs;
   product(inner);
