@@ -58,7 +58,9 @@ TEST(Router, EveryRouteIsFoundByItself) {
   for (const RouteInfo* route : routes) {
     EXPECT_TRUE(seen.insert(std::string(route->method) + " " + route->path).second) << route->path;
     EXPECT_EQ(router.Find(route->method, route->path).route, route) << route->path;
-    if (*route->other_path != '\0') EXPECT_EQ(router.Find(route->method, route->other_path).route, route);
+    if (*route->other_path != '\0') {
+      EXPECT_EQ(router.Find(route->method, route->other_path).route, route);
+    }
     // The first argument is the session; some routes have another one behind it.
     EXPECT_TRUE(!route->of_session() || !router.Find(route->method, route->path).arguments.empty());
   }

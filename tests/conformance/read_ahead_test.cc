@@ -80,7 +80,9 @@ TEST_P(EveryModel, TheSameBytesAsWithoutGuesses) {
       Write(text[i], *plain);
       Write(text[i], *ahead);
       ASSERT_EQ(LogitsOf(*ahead), LogitsOf(*plain)) << "after token " << i;
-      if (i % 23 == 0) ASSERT_EQ(Bytes(*ahead), Bytes(*plain)) << "after token " << i;
+      if (i % 23 == 0) {
+        ASSERT_EQ(Bytes(*ahead), Bytes(*plain)) << "after token " << i;
+      }
     }
     EXPECT_GT(plain->counters().selections, 1);
     EXPECT_EQ(plain->n_guessed(), 0);
