@@ -137,6 +137,10 @@ Status Session::Restore(ByteSource& source) {
     n_left -= n;
   }
   if (n_left != 0) return bad;
+  if (const std::string& why = core_.model->config().no_pictures;
+      !why.empty() && h.n_seen_by[static_cast<size_t>(Modality::kText)] != h.n_seen) {
+    return Unsupported("the saved session holds pictures, and {}", why);
+  }
   std::vector<int32_t> ids(static_cast<size_t>(h.n_probe + h.n_question));
   WEIR_RETURN_IF_ERROR(source.Read(BytesOf(std::span(ids))));
   for (int32_t id : ids) {
