@@ -6,11 +6,14 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <fmt/core.h>
 #include <cerrno>
 #include <cstring>
 #include <span>
+#include <system_error>
 
 #include "base/crc32c.h"
 #include "base/memory.h"
@@ -18,8 +21,8 @@
 namespace weir {
 namespace {
 
-// Rises when a layout of weights changes (backend/cpu/pack_test.cc detects it).
-constexpr uint32_t kVersion = 1;
+// Rises when a layout of weights changes (backend/cpu/pack_test.cc detects it), or what a piece's print is made of.
+constexpr uint32_t kVersion = 2;
 constexpr uint32_t kMaxPieces = 1 << 20;
 
 struct Header {
@@ -70,14 +73,14 @@ void RemoveLeftovers(const std::string& folder, const std::string& prefix) {
 
 }  // namespace
 
-std::unique_ptr<PackedFile> PackedFile::Open(const std::string& folder, const std::string& name,
-                                             const std::string& key) {
+std::unique_ptr<PackedFile> PackedFile::Open(const std::string& folder, const std::string& name, const std::string& key,
+                                             int64_t bytes_about) {
   std::unique_ptr<PackedFile> out(new PackedFile);
   out->path_ = folder + "/" + name + ".packed";
   if (key.size() > kMaxKey) {
     out->GiveUp("the key of packed weights is too long");
   } else if (!out->Read(key)) {
-    out->Begin(folder, key);
+    out->Begin(folder, key, bytes_about);
   }
   return out;
 }
@@ -130,12 +133,22 @@ bool PackedFile::Read(const std::string& key) {
   return false;
 }
 
-void PackedFile::Begin(const std::string& folder, const std::string& key) {
+void PackedFile::Begin(const std::string& folder, const std::string& key, int64_t bytes_about) {
   if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
     return GiveUp("cannot make the folder " + folder + ": " + std::strerror(errno));
   }
+  struct stat old;
+  if (lstat(path_.c_str(), &old) == 0 && !S_ISREG(old.st_mode) && !S_ISLNK(old.st_mode)) {
+    return GiveUp(path_ + " is no file; remove it, and the next start keeps packed weights there");
+  }
   const std::string prefix = path_.substr(folder.size() + 1) + ".part-";
   RemoveLeftovers(folder, prefix);
+  struct statvfs disk;
+  const auto needed = static_cast<uint64_t>(bytes_about);
+  if (statvfs(folder.c_str(), &disk) == 0 && uint64_t{disk.f_bavail} * disk.f_frsize < needed) {
+    return GiveUp(fmt::format("packed weights need about {} bytes in {}, which has {} left", needed, folder,
+                              uint64_t{disk.f_bavail} * disk.f_frsize));
+  }
   part_ = folder + "/" + prefix + "XXXXXX";
   fd_ = mkostemp(part_.data(), O_CLOEXEC);  // 0600
   if (fd_ < 0) return GiveUp("cannot write packed weights to " + folder + ": " + std::strerror(errno));
@@ -188,7 +201,11 @@ void PackedFile::Finish(bool ok) {
   if (mapped_ != nullptr) return;
   if (!ok || table_.empty()) return GiveUp("");
   for (const auto& [data, bytes] : pieces_) mprotect(data, bytes, PROT_READ);
-  finisher_ = std::thread([this] { Complete(); });
+  try {
+    finisher_ = std::thread([this] { Complete(); });
+  } catch (const std::system_error&) {
+    Complete();
+  }
 }
 
 void PackedFile::Complete() {

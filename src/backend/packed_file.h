@@ -2,14 +2,14 @@
 // A file of packed weights: what a backend made of a model's matrices, kept for the next start, which maps it in place
 // of packing again (docs/decisions/0029-packed-weights-in-a-file.md).
 //
-//   auto packed = PackedFile::Open(folder, name, key);  // reads the file if it is this model's, else begins to write
-//   it
+//   auto packed = PackedFile::Open(folder, name, key, bytes);  // reads the file if it is this model's, else begins one
 //   ... the backend takes a piece for each matrix, in the model's order ...
 //   packed->Finish();
 //
 // Such a file is only ever a copy. Whatever is wrong with it or with the folder (another model's or an older version's,
 // a full disk, no permission) costs time alone: the pieces are empty, and matrices are packed in memory. note() says
-// why.
+// why, but for a write that fails in the background, after which there is no file. Blocks of pieces that were given are
+// free again when the process ends; so nothing is begun on a disk that has too few.
 //
 // Layout, integers little-endian: a page with the header, pieces at page boundaries, the table.
 //   header  "WEIRPACK", version u32, checksum u32 (CRC-32C of the header without it, and of the table), key length u32,
@@ -35,9 +35,10 @@ class Backend;
 class PackedFile {
  public:
   // FOLDER/NAME.packed; the folder is made if its parent is there. `key`: the file is used if its key is the same; at
-  // most kMaxKey bytes.
+  // most kMaxKey bytes. `bytes_about`: what pieces will need together; none is begun where the disk has less.
   static constexpr size_t kMaxKey = 1024;
-  static std::unique_ptr<PackedFile> Open(const std::string& folder, const std::string& name, const std::string& key);
+  static std::unique_ptr<PackedFile> Open(const std::string& folder, const std::string& name, const std::string& key,
+                                          int64_t bytes_about = 0);
   // Waits until what was finished is on the disk. Pieces are no longer mapped.
   ~PackedFile();
   PackedFile(const PackedFile&) = delete;
@@ -65,7 +66,7 @@ class PackedFile {
   };
   PackedFile() = default;
   bool Read(const std::string& key);
-  void Begin(const std::string& folder, const std::string& key);
+  void Begin(const std::string& folder, const std::string& key, int64_t bytes_about);
   // Ends reading and writing; pieces that were given stay.
   void GiveUp(std::string why);
   void Complete();

@@ -170,6 +170,20 @@ TEST_F(PackedFileTest, AFolderThatCannotBeMadeIsNoted) {
   file->Finish(true);
 }
 
+TEST_F(PackedFileTest, NothingIsBegunWithoutRoomForAll) {
+  const auto file = PackedFile::Open(folder_, "m", "key", INT64_MAX);
+  EXPECT_NE(file->note().find("packed weights need about"), std::string::npos) << file->note();
+  EXPECT_EQ(file->Next(1, 8).data, nullptr);
+  EXPECT_EQ(NumFiles(), 0);
+}
+
+TEST_F(PackedFileTest, AFolderInTheFilesPlaceIsNoted) {
+  fs::create_directories(path());
+  const auto file = PackedFile::Open(folder_, "m", "key");
+  EXPECT_NE(file->note().find(path() + " is no file"), std::string::npos) << file->note();
+  EXPECT_EQ(file->Next(1, 8).data, nullptr);
+}
+
 TEST_F(PackedFileTest, AFullDiskIsNotedAndLeavesNothing) {
   signal(SIGXFSZ, SIG_IGN);
   rlimit before;

@@ -2,8 +2,9 @@
 #include "engine/loaded_model.h"
 
 #include <fmt/core.h>
-#include <sys/stat.h>
+#include <vector>
 
+#include "base/crc32c.h"
 #include "engine/fingerprint.h"
 #include "engine/plan_backend.h"
 
@@ -24,15 +25,15 @@ Result<std::string> DeviceOf(const LoadModelOptions& options) {
   return options.n_gpu_layers == 0 && device == "auto" ? std::string("cpu") : device;
 }
 
-// The file of packed weights of a model: a name from its own, and a key that changes with the file.
+// The file of packed weights of a model: a name from its own, and a key that changes with its parts.
 std::unique_ptr<PackedFile> OpenPacked(const std::string& folder, const GgufFile& file) {
-  struct stat info = {};
-  stat(file.path().c_str(), &info);
   const uint64_t hash = ModelHash(file);
   const std::string name = file.path().substr(file.path().find_last_of('/') + 1);
+  const std::vector<int64_t> changed = file.changed_ns();
+  const uint32_t times = Crc32c({reinterpret_cast<const uint8_t*>(changed.data()), changed.size() * sizeof(int64_t)});
   return PackedFile::Open(folder, fmt::format("{}-{:016x}", name, hash),
-                          fmt::format("{:016x} {} {}.{:09}", hash, file.file_bytes(), int64_t{info.st_mtim.tv_sec},
-                                      int64_t{info.st_mtim.tv_nsec}));
+                          fmt::format("{:016x} {} {} {:08x}", hash, file.file_bytes(), changed[0], times),
+                          file.file_bytes());
 }
 
 }  // namespace

@@ -385,6 +385,12 @@ int64_t GgufFile::file_bytes() const {
   return n;
 }
 
+std::vector<int64_t> GgufFile::changed_ns() const {
+  std::vector<int64_t> out = {mapping_.changed_ns()};
+  for (const MappedFile& part : parts_) out.push_back(part.changed_ns());
+  return out;
+}
+
 void GgufFile::ReleasePages() const {
   mapping_.ReleasePages();
   for (const MappedFile& part : parts_) part.ReleasePages();

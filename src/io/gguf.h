@@ -57,6 +57,8 @@ class GgufFile {
   const std::string& path() const { return path_; }
   uint32_t version() const { return version_; }
   int64_t file_bytes() const;
+  // When each part was last changed, in nanoseconds since 1970; 0: bytes in memory.
+  std::vector<int64_t> changed_ns() const;
   int n_parts() const { return 1 + static_cast<int>(parts_.size()); }
   const std::map<std::string, GgufValue, std::less<>>& metadata() const { return metadata_; }
   const std::vector<GgufTensor>& tensors() const { return tensors_; }

@@ -35,12 +35,14 @@ void Unmap(std::span<const uint8_t> bytes) {
 
 MappedFile::~MappedFile() { Unmap(bytes_); }
 
-MappedFile::MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : bytes_(std::exchange(other.bytes_, {})), changed_ns_(other.changed_ns_) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   if (this != &other) {
     Unmap(bytes_);
     bytes_ = std::exchange(other.bytes_, {});
+    changed_ns_ = other.changed_ns_;
   }
   return *this;
 }
@@ -64,6 +66,7 @@ Result<MappedFile> MappedFile::Open(const std::string& path) {
   }
   MappedFile mapped;
   mapped.bytes_ = {static_cast<const uint8_t*>(address), size};
+  mapped.changed_ns_ = int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec;
   return mapped;
 }
 

@@ -27,11 +27,15 @@ class MappedFile {
   // Empty for a default-constructed or moved-from object.
   std::span<const uint8_t> bytes() const { return bytes_; }
 
+  // When the file was last changed, in nanoseconds since 1970.
+  int64_t changed_ns() const { return changed_ns_; }
+
   // Releases resident pages; a later read loads them from the file again.
   void ReleasePages() const;
 
  private:
   std::span<const uint8_t> bytes_;
+  int64_t changed_ns_ = 0;
 };
 
 }  // namespace weir

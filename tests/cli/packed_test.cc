@@ -30,6 +30,16 @@ TEST_F(PackedTest, TheSecondStartMapsTheWeights) {
   EXPECT_NE(RunPacked(folder).find(", mapped"), std::string::npos);
 }
 
+TEST_F(PackedTest, TheModelMayBeNamedInAnotherWay) {
+  const std::string folder = dir_.File("packed"), link = dir_.File("link");
+  RunPacked(folder);
+  std::filesystem::create_directory_symlink(std::filesystem::path(ModelPath("llama")).parent_path(), link);
+  const std::string name = std::filesystem::path(ModelPath("llama")).filename();
+  const RunResult run = Run(RunWith(link + "/" + name, {"--packed", folder}));
+  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_NE(run.err.find(", mapped"), std::string::npos) << run.err;
+}
+
 TEST_F(PackedTest, AFolderThatCannotBeMadeIsNotNeeded) {
   const std::string error = RunPacked(dir_.File("none/packed"));
   EXPECT_NE(error.find("cannot make the folder " + dir_.File("none/packed")), std::string::npos) << error;

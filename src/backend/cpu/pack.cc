@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 
 #include "base/crc32c.h"
 #include "quant/format.h"
@@ -31,7 +30,8 @@ PackedMatrix::PackedMatrix(const MatrixSource& source, Buffer buffer, const Weig
 
 namespace {
 
-// Of everything that a packed matrix is made from, but for its values, of which only the first are looked at.
+// Of everything that a packed matrix is made from, but for its values, of which only the first are looked at. Not of
+// its name, which has the path that the model was opened by.
 uint64_t PrintOf(const MatrixSource& source, const WeightsInfo& layout) {
   const int64_t row_bytes = RowBytes(source.type, source.n_in);
   const uint8_t* first = source.data + (source.row_order != nullptr ? source.row_order[0] * row_bytes : 0);
@@ -41,9 +41,7 @@ uint64_t PrintOf(const MatrixSource& source, const WeightsInfo& layout) {
   if (source.row_order != nullptr) {
     sum = Crc32c({reinterpret_cast<const uint8_t*>(source.row_order), static_cast<size_t>(source.n_out) * 4}, sum);
   }
-  const uint32_t values = Crc32c({first, static_cast<size_t>(std::min<int64_t>(row_bytes, 256))});
-  return uint64_t{sum} << 32 |
-         Crc32c({reinterpret_cast<const uint8_t*>(source.name), std::strlen(source.name)}, values);
+  return uint64_t{sum} << 32 | Crc32c({first, static_cast<size_t>(std::min<int64_t>(row_bytes, 256))});
 }
 
 Result<Buffer> MemoryFor(const MatrixSource& source, const WeightsInfo& layout, int64_t bytes, Ledger& ledger,
