@@ -83,7 +83,10 @@ void SoftCap(const SoftCapArgs& args) {
 }
 
 void Mul(const MulArgs& args) {
-  for (int64_t i = 0; i < args.n; ++i) args.y[i] = args.x[i] * args.z[i];
+  const int64_t n_z = args.n_z > 0 ? args.n_z : args.n;
+  for (int64_t first = 0; first < args.n; first += n_z) {
+    for (int64_t i = 0; i < n_z; ++i) args.y[first + i] = args.x[first + i] * args.z[i];
+  }
 }
 
 void SigmoidGate(const SigmoidGateArgs& args) {

@@ -89,12 +89,13 @@ struct AddArgs {
   int64_t n = 0;
 };
 
-// y = x * z
+// y[i] = x[i] * z[i % n_z]
 struct MulArgs {
   const float* x = nullptr;  // [n]
-  const float* z = nullptr;  // [n]
+  const float* z = nullptr;  // [n_z]
   float* y = nullptr;        // [n]
   int64_t n = 0;
+  int64_t n_z = 0;  // 0: n, otherwise a divisor of it
 };
 
 // y = x / (1 + exp(-gate))

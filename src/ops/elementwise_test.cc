@@ -102,6 +102,13 @@ TEST(Mul, MultipliesElementByElement) {
   EXPECT_EQ(y[1], -21);
 }
 
+TEST(Mul, AShorterVectorRepeats) {
+  const float x[] = {2, -3, 4, 5}, z[] = {5, 7};
+  float y[4];
+  ref::Mul({x, z, y, 4, 2});
+  EXPECT_EQ(std::vector<float>(y, y + 4), (std::vector<float>{10, -21, 20, 35}));
+}
+
 TEST(SoftCap, KnownValues) {
   const float x[] = {0, 2, -2, 1e30f};
   float y[4];

@@ -72,6 +72,9 @@ TEST_P(RowsTest, ElementByElement) {
   ref_->Mul({x.data(), z.data(), expected.data(), n});
   backend_->Mul({dx, dz, y, n});
   check("product");
+  ref_->Mul({x.data(), z.data(), expected.data(), n / 3 * 3, n / 3});
+  backend_->Mul({dx, dz, y, n / 3 * 3, n / 3});
+  check("product with a vector that repeats");
   ref_->SigmoidGate({x.data(), z.data(), expected.data(), n});
   backend_->SigmoidGate({dx, dz, y, n});
   check("gated");

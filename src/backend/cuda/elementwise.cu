@@ -71,7 +71,7 @@ WEIR_KERNEL void AddEach(AddArgs a) {
 }
 WEIR_KERNEL void MulEach(MulArgs a) {
   const int64_t i = GlobalThread();
-  if (i < a.n) a.y[i] = a.x[i] * a.z[i];
+  if (i < a.n) a.y[i] = a.x[i] * a.z[a.n_z > 0 ? i % a.n_z : i];
 }
 WEIR_KERNEL void SigmoidGateEach(SigmoidGateArgs a) {
   const int64_t i = GlobalThread();
