@@ -110,7 +110,7 @@ Result<PictureRoom> MeasurePictures(PictureFlags* flags, bool more_later) {
 void PrintEncoder(const LoadedEncoder& encoder, const PictureReader& reader) {
   const EncoderConfig& config = reader.config();
   const std::string& name = config.name.empty() ? encoder.file().path() : config.name;
-  const std::string more = config.grids.empty() ? "" : fmt::format(" ({} with tiles)", config.max_rows());
+  const std::string more = !config.in_parts() ? "" : fmt::format(" ({} with tiles)", config.max_rows());
   Print(stderr, "vision   {} ({}), {} tokens a picture{}, weights {}, pictures up to {} x {} pixels\n", Printable(name),
         config.projector, config.n_rows, more, BytesText(encoder.ledger().used_bytes()), reader.room().max_side,
         reader.room().min_side);

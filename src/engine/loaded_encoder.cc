@@ -8,13 +8,15 @@ namespace weir {
 namespace {
 
 // The encoder's words in the model's vocabulary.
-Result<std::vector<std::vector<int32_t>>> WordTokens(const PictureWords& words, const Tokenizer& tokenizer) {
+Result<std::vector<std::vector<int32_t>>> WordTokens(const PictureWords& words, const std::string& path,
+                                                     const LoadedModel& model) {
   std::vector<std::vector<int32_t>> out;
   for (const std::string& text : words.text) {
     const TextPiece piece = {text, true};
-    out.push_back(tokenizer.EncodePieces({&piece, 1}, false));
+    out.push_back(model.tokenizer().EncodePieces({&piece, 1}, false));
     if (out.size() == 1 && out.front().size() != 1) {
-      return InvalidArgument("the model's vocabulary has no token {}, which this encoder's pictures need", text);
+      return InvalidArgument("{} has no token {}, which pictures of {} need: they do not belong together",
+                             model.file().path(), text, path);
     }
   }
   return out;
@@ -31,13 +33,13 @@ Result<std::unique_ptr<LoadedEncoder>> LoadedEncoder::Load(const std::string& pa
   WEIR_ASSIGN_OR_RETURN(const EncoderInfo* info, FindEncoder(*out->file_));
   Backend& backend = info->host_only ? model.host_backend() : model.backend();
   WEIR_ASSIGN_OR_RETURN(out->encoder_, LoadEncoder(*out->file_, backend, out->ledger_));
-  const int32_t rows = out->encoder_->config().n_embd, wanted = model.model().config().n_embd;
+  const int32_t rows = out->encoder_->config().n_embd, wanted = model.model().config().row_width();
   if (rows != wanted) {
     return InvalidArgument("{} makes rows of {} numbers, {} reads rows of {}: they do not belong together", path, rows,
                            model.file().path(), wanted);
   }
   WEIR_ASSIGN_OR_RETURN(std::vector<std::vector<int32_t>> words,
-                        WordTokens(out->encoder_->config().words, model.tokenizer()));
+                        WordTokens(out->encoder_->config().words, path, model));
   out->encoder_->SetWordTokens(std::move(words));
   return out;
 }

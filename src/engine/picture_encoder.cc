@@ -12,7 +12,7 @@ namespace weir {
 
 Result<int64_t> PictureEncoder::PrunerBytes(const PrunerSpec& spec, const Encoder& encoder) {
   if (spec.info == nullptr) return int64_t{0};
-  if (!encoder.config().grids.empty() || encoder.config().max_squares > 0) {
+  if (encoder.config().in_parts()) {
     return Unsupported("pruner {}: pictures that are looked at in tiles are not pruned", spec.info->name);
   }
   if (encoder.config().n_recalled > 0) {

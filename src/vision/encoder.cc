@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "vision/split.h"
+#include "vision/stretch.h"
 
 namespace weir {
 
@@ -107,7 +108,7 @@ int32_t EncoderConfig::max_rows() const {
   for (const Grid& grid : grids) {
     most = std::max(most, grid.height / transform.size * n_side * (grid.width / transform.size * n_side + 1));
   }
-  return n_rows * (1 + max_squares * max_squares) + most;
+  return n_rows * (1 + max_squares * max_squares + max_tiles) + most;
 }
 
 int64_t ImageEncoder::Bytes(const Encoder& encoder) {
@@ -139,6 +140,7 @@ void ImageEncoder::Run(const float* pixels, float* out, const VisionObserver* ob
 Result<std::span<float>> ImageEncoder::Encode(const RgbView& image, const VisionObserver* observer,
                                               SignalSink* signals) {
   if (encoder_.config().max_squares > 0) return EncodeSquares(image, observer, signals);
+  if (encoder_.config().max_tiles > 0) return EncodeStretched(image, observer, signals);
   WEIR_RETURN_IF_ERROR(Preprocess(image, encoder_.config().transform, ledger_, pixels_.as<float>()));
   const std::span<float> whole = EncodePixels(pixels_.as<float>(), observer, signals);
   if (encoder_.config().grids.empty()) return whole;
@@ -212,6 +214,26 @@ Result<std::span<float>> ImageEncoder::EncodeSquares(const RgbView& image, const
   encode(config.words.open_last, observer, signals);
   parts_.push_back({config.words.close, 0});
   return std::span<float>(rows_.as<float>(), static_cast<size_t>(to - rows_.as<float>()));
+}
+
+Result<std::span<float>> ImageEncoder::EncodeStretched(const RgbView& image, const VisionObserver* observer,
+                                                       SignalSink* signals) {
+  const EncoderConfig& config = encoder_.config();
+  const int32_t side = config.transform.size;
+  if (image.width < 1 || image.height < 1) return InvalidArgument("a picture without pixels");
+  const TileGrid grid = ChooseGrid(image.width, image.height, side, config.min_tiles, config.max_tiles);
+  float* to = rows_.as<float>();
+  for (int32_t i = 0; i < grid.n() && grid.n() > 1; ++i) {
+    const Square square = {grid.n_x * side, grid.n_y * side, i % grid.n_x * side, i / grid.n_x * side};
+    WEIR_RETURN_IF_ERROR(PreprocessSquare(image, config.transform, square, ledger_, pixels_.as<float>()));
+    Run(pixels_.as<float>(), to, nullptr, nullptr);
+    to += int64_t{config.n_rows} * config.n_embd;
+  }
+  WEIR_RETURN_IF_ERROR(Preprocess(image, config.transform, ledger_, pixels_.as<float>()));
+  Run(pixels_.as<float>(), to, observer, signals);
+  const int32_t n_rows = config.n_rows * (grid.n() > 1 ? grid.n() + 1 : 1);
+  parts_ = {{config.words.open, n_rows}, {config.words.close, 0}};
+  return std::span<float>(rows_.as<float>(), static_cast<size_t>(n_rows) * static_cast<size_t>(config.n_embd));
 }
 
 std::span<float> ImageEncoder::EncodePixels(const float* pixels, const VisionObserver* observer, SignalSink* signals) {

@@ -58,9 +58,13 @@ struct EncoderConfig {
   std::span<const float> newline;  // [n_embd], the encoder's
   int32_t n_recalled = 0;          // if frames are kept in a FrameMemory: the most rows it returns
   int32_t max_squares = 0;         // if pictures are cut into squares (vision/split.h): the most along each side
+  // If pictures are stretched over a grid of tiles (vision/stretch.h): how many. Otherwise 0.
+  int32_t min_tiles = 0, max_tiles = 0;
   PictureWords words;
   // The most rows of any picture.
   int32_t max_rows() const;
+  // Whether pictures may be read in more than one view.
+  bool in_parts() const { return !grids.empty() || max_squares > 0 || max_tiles > 0; }
 };
 
 // Receives named intermediates of an encoder: ("v.blk.3.attn_out", rows, columns, data).
@@ -140,9 +144,8 @@ class ImageEncoder {
   static int64_t Bytes(const Encoder& encoder);
 
   // Rows of the picture, [n, n_embd]: n_rows of the whole picture, followed by those of the tiles if the encoder has
-  // grids, or preceded by those of the squares if it cuts pictures into squares. Valid until the next call. Errors of
-  // Preprocess().
-  // `signals` are those of the whole picture.
+  // grids, or preceded by those of the squares or tiles if it cuts pictures into those. Valid until the next call.
+  // Errors of Preprocess(). `signals` are those of the whole picture.
   Result<std::span<float>> Encode(const RgbView& image, const VisionObserver* observer = nullptr,
                                   SignalSink* signals = nullptr);
   // Rows of an input made by Preprocess(), [3, size, size]: without tiles, as for frames of a video.
@@ -163,6 +166,7 @@ class ImageEncoder {
   void Run(const float* pixels, float* out, const VisionObserver* observer, SignalSink* signals);
   Status EncodeTiles(const RgbView& image, const VisionObserver* observer, int64_t* n_rows);
   Result<std::span<float>> EncodeSquares(const RgbView& image, const VisionObserver* observer, SignalSink* signals);
+  Result<std::span<float>> EncodeStretched(const RgbView& image, const VisionObserver* observer, SignalSink* signals);
 
   Encoder& encoder_;
   Ledger& ledger_;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace weir {
 
@@ -40,25 +41,60 @@ void LinearRows(Backend& backend, const float* in, int64_t n_rows, int64_t n_in,
   backend.MatMul(mm);
 }
 
-Status VitBlocks::Load(const VitShape& shape, GeluKind act, const GgufFile& file, WeightLoader& loader) {
+bool AnyBlockHas(const GgufFile& file, const VitShape& shape, const std::string& name) {
+  for (int64_t l = 0; l < shape.n_layers; ++l) {
+    if (file.Tensor("v.blk." + std::to_string(l) + "." + name) != nullptr) return true;
+  }
+  return false;
+}
+
+Status VitBlocks::Load(const VitShape& shape, const VitStyle& style, const GgufFile& file, WeightLoader& loader) {
   shape_ = shape;
-  act_ = act;
-  const int64_t d = shape.n_embd, n_ff = shape.n_ff;
+  style_ = style;
   blocks_.resize(static_cast<size_t>(shape.n_layers));
   for (int64_t l = 0; l < shape.n_layers; ++l) {
-    Block& block = blocks_[l];
-    const std::string name = "v.blk." + std::to_string(l) + ".";
-    WEIR_RETURN_IF_ERROR(loader.Load(name + "ln1", d, &block.ln1));
-    WEIR_RETURN_IF_ERROR(loader.Load(name + "ln2", d, &block.ln2));
-    WEIR_RETURN_IF_ERROR(loader.Load(name + "attn_q", d, d, &block.q));
-    WEIR_RETURN_IF_ERROR(loader.Load(name + "attn_k", d, d, &block.k));
-    WEIR_RETURN_IF_ERROR(loader.Load(name + "attn_v", d, d, &block.v));
-    WEIR_RETURN_IF_ERROR(loader.Load(name + "attn_out", d, d, &block.out));
-    // Files from the first converters have the two layers' names swapped; the shapes reveal it.
-    const GgufTensor* up = file.Tensor(name + "ffn_up.weight");
-    const bool swapped = n_ff != d && up != nullptr && up->shape == std::vector<int64_t>{d, n_ff};
-    WEIR_RETURN_IF_ERROR(loader.Load(name + (swapped ? "ffn_down" : "ffn_up"), n_ff, d, &block.up));
-    WEIR_RETURN_IF_ERROR(loader.Load(name + (swapped ? "ffn_up" : "ffn_down"), d, n_ff, &block.down));
+    WEIR_RETURN_IF_ERROR(LoadBlock(file, "v.blk." + std::to_string(l) + ".", loader, &blocks_[l]));
+  }
+  return Status();
+}
+
+Status VitBlocks::LoadBlock(const GgufFile& file, const std::string& name, WeightLoader& loader, Block* block) const {
+  const int64_t d = shape_.n_embd, n_ff = shape_.n_ff;
+  for (const auto& [norm, to] : {std::pair{"ln1", &block->ln1}, std::pair{"ln2", &block->ln2}}) {
+    if (style_.rms_norms) {
+      WEIR_RETURN_IF_ERROR(loader.Load(name + norm + ".weight", d, &to->w));
+    } else {
+      WEIR_RETURN_IF_ERROR(loader.Load(name + norm, d, to));
+    }
+  }
+  if (const std::string qkv = name + "attn_qkv"; loader.Has(qkv + ".weight")) {
+    int64_t first = 0;
+    for (LinearWeights* to : {&block->q, &block->k, &block->v}) {
+      WEIR_RETURN_IF_ERROR(loader.LoadRows(qkv + ".weight", 3 * d, d, first, d, &to->w));
+      if (loader.Has(qkv + ".bias")) {
+        WEIR_RETURN_IF_ERROR(loader.LoadPart(qkv + ".bias", 3 * d, first, d, &to->b));
+      }
+      first += d;
+    }
+  } else {
+    WEIR_RETURN_IF_ERROR(loader.Load(name + "attn_q", d, d, &block->q));
+    WEIR_RETURN_IF_ERROR(loader.Load(name + "attn_k", d, d, &block->k));
+    WEIR_RETURN_IF_ERROR(loader.Load(name + "attn_v", d, d, &block->v));
+  }
+  if (style_.qk_norms) {
+    WEIR_RETURN_IF_ERROR(loader.Load(name + "attn_q_norm.weight", d, &block->q_norm));
+    WEIR_RETURN_IF_ERROR(loader.Load(name + "attn_k_norm.weight", d, &block->k_norm));
+  }
+  WEIR_RETURN_IF_ERROR(loader.Load(name + "attn_out", d, d, &block->out));
+  // Files from the first converters have the two layers' names swapped; the shapes reveal it.
+  const GgufTensor* up = file.Tensor(name + "ffn_up.weight");
+  const bool swapped = n_ff != d && up != nullptr && up->shape == std::vector<int64_t>{d, n_ff};
+  WEIR_RETURN_IF_ERROR(loader.Load(name + (swapped ? "ffn_down" : "ffn_up"), n_ff, d, &block->up));
+  WEIR_RETURN_IF_ERROR(loader.Load(name + (swapped ? "ffn_up" : "ffn_down"), d, n_ff, &block->down));
+  if (style_.gated) WEIR_RETURN_IF_ERROR(loader.Load(name + "ffn_gate", n_ff, d, &block->gate));
+  if (style_.layer_scales) {
+    WEIR_RETURN_IF_ERROR(loader.Load(name + "ls1.weight", d, &block->ls1));
+    WEIR_RETURN_IF_ERROR(loader.Load(name + "ls2.weight", d, &block->ls2));
   }
   return Status();
 }
@@ -68,34 +104,51 @@ VitBlocks::Buffers VitBlocks::LayOut(const Backend& backend, int64_t n, int64_t 
   Buffers b;
   for (float** rows : {&b.norm, &b.q, &b.k, &b.v, &b.mix}) *rows = space->Floats(n * shape_.n_embd);
   b.wide = space->Floats(n * std::max(shape_.n_ff, n_wide));
+  if (style_.gated) b.gate = space->Floats(n * shape_.n_ff);
   b.scratch = space->Bytes(backend.MatMulScratchBytes(n, std::max({shape_.n_embd, shape_.n_ff, widest_in})));
   b.attention_scratch = space->Bytes(backend.FullAttentionScratchBytes(shape_.n_heads, shape_.head_dim(), n));
   return b;
 }
 
+void VitBlocks::Norm(Backend& backend, const float* x, const LayerNormWeights& w, int64_t n, float* y) const {
+  const int64_t d = shape_.n_embd;
+  if (style_.rms_norms) return backend.RmsNorm({x, w.w.get(), y, n, d, shape_.eps});
+  backend.LayerNorm({x, w.w.get(), w.b.get(), y, n, d, shape_.eps});
+}
+
+void VitBlocks::AddLinear(Backend& backend, const float* in, int64_t n, int64_t n_in, const LinearWeights& w,
+                          const Vector& scale, float* free, void* scratch, float* x) const {
+  if (!style_.layer_scales) return LinearRows(backend, in, n, n_in, w, true, x, scratch);
+  const int64_t d = shape_.n_embd;
+  LinearRows(backend, in, n, n_in, w, false, free, scratch);
+  backend.Mul({free, scale.get(), free, n * d, d});
+  backend.Add({x, free, x, n * d});
+}
+
 void VitBlocks::Run(Backend& backend, const Buffers& b, int64_t n, const VitRotation* rotation,
-                    const VisionObserver* observer, float* x) const {
+                    const VisionObserver* observer, float* x, const VitWindows* windows,
+                    const std::function<void(int64_t block, const float* x)>& after) const {
   const int64_t d = shape_.n_embd, n_ff = shape_.n_ff;
   FullAttentionArgs attention;
   attention.n_heads = shape_.n_heads;
   attention.head_dim = shape_.head_dim();
   attention.scale = 1.0f / std::sqrt(static_cast<float>(attention.head_dim));
-  attention.q = b.q;
-  attention.k = b.k;
-  attention.v = b.v;
   attention.q_stride = attention.kv_stride = attention.out_stride = d;
-  attention.n_q = attention.n_kv = n;
-  attention.out = b.mix;
   attention.scratch = b.attention_scratch;
-  const auto layer_norm = [&](const LayerNormWeights& w) {
-    backend.LayerNorm({x, w.w.get(), w.b.get(), b.norm, n, d, shape_.eps});
+  const auto attend = [&](int64_t begin, int64_t end) {
+    attention.q = b.q + begin * d;
+    attention.k = b.k + begin * d;
+    attention.v = b.v + begin * d;
+    attention.n_q = attention.n_kv = end - begin;
+    attention.out = b.mix + begin * d;
+    backend.FullAttention(attention);
   };
   for (size_t l = 0; l < blocks_.size(); ++l) {
     const Block& block = blocks_[l];
     const auto observe = [&](const char* name, const float* data) {
       if (observer != nullptr) (*observer)("v.blk." + std::to_string(l) + "." + name, n, d, data);
     };
-    layer_norm(block.ln1);
+    Norm(backend, x, block.ln1, n, b.norm);
     observe("ln1", b.norm);
     const MatMulOut outs[] = {{block.q.w.get(), b.q, d, block.q.b.get(), false},
                               {block.k.w.get(), b.k, d, block.k.b.get(), false},
@@ -104,20 +157,42 @@ void VitBlocks::Run(Backend& backend, const Buffers& b, int64_t n, const VitRota
     observe("q", b.q);
     observe("k", b.k);
     observe("v", b.v);
+    if (style_.qk_norms) {
+      backend.RmsNorm({b.q, block.q_norm.get(), b.q, n, d, shape_.eps});
+      backend.RmsNorm({b.k, block.k_norm.get(), b.k, n, d, shape_.eps});
+    }
     for (float* rows : {b.q, b.k}) {
       if (rotation == nullptr) break;
       backend.Rotate({rotation->table, rotation->cos, rotation->sin, rows, n, shape_.n_heads, shape_.head_dim()});
     }
-    backend.FullAttention(attention);
+    if (windows == nullptr || (static_cast<int64_t>(l) + 1) % windows->full_every == 0) {
+      attend(0, n);
+    } else {
+      int64_t begin = 0;
+      for (int64_t y = 0; y < windows->n_y; y += windows->side) {
+        for (int64_t x_of = 0; x_of < windows->n_x; x_of += windows->side) {
+          const int64_t height = std::min(windows->side, windows->n_y - y);
+          const int64_t end = begin + height * std::min(windows->side, windows->n_x - x_of) * windows->rows;
+          attend(begin, end);
+          begin = end;
+        }
+      }
+    }
     observe("mix", b.mix);
-    LinearRows(backend, b.mix, n, d, block.out, true, x, b.scratch);
+    AddLinear(backend, b.mix, n, d, block.out, block.ls1, b.norm, b.scratch, x);
     observe("mid", x);
-    layer_norm(block.ln2);
+    Norm(backend, x, block.ln2, n, b.norm);
     observe("ln2", b.norm);
     LinearRows(backend, b.norm, n, d, block.up, false, b.wide, b.scratch);
-    backend.Gelu({act_, b.wide, b.wide, n * n_ff});
-    LinearRows(backend, b.wide, n, n_ff, block.down, true, x, b.scratch);
+    if (style_.gated) {
+      LinearRows(backend, b.norm, n, d, block.gate, false, b.gate, b.scratch);
+      backend.SwiGlu({b.gate, b.wide, b.wide, n * n_ff});
+    } else {
+      backend.Gelu({style_.act, b.wide, b.wide, n * n_ff});
+    }
+    AddLinear(backend, b.wide, n, n_ff, block.down, block.ls2, b.norm, b.scratch, x);
     observe("out", x);
+    if (after) after(static_cast<int64_t>(l), x);
   }
 }
 

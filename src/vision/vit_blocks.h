@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The blocks of a vision transformer, as in most encoders ("An Image is Worth 16x16 Words", 2010.11929, section 3.1):
-// x' = x + attn(norm1(x)); x'' = x' + ffn(norm2(x')), attention of every row to every row.
+// x' = x + attn(norm1(x)); x'' = x' + ffn(norm2(x')), attention of every row to every row, or within windows.
 //
-// Tensors are v.blk.L.ln1, ln2, attn_q, attn_k, attn_v, attn_out, ffn_up and ffn_down, weights and biases.
+// Tensors are v.blk.L.ln1, ln2, attn_q, attn_k, attn_v (or all three as attn_qkv), attn_out, ffn_up and ffn_down,
+// weights and biases, and those of VitStyle.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -40,14 +42,37 @@ struct VitRotation {
   const float *cos = nullptr, *sin = nullptr;  // [n, head_dim / 2]
 };
 
+// What families' blocks differ in.
+struct VitStyle {
+  GeluKind act = GeluKind::kErf;
+  bool rms_norms = false;     // norms without mean and bias
+  bool gated = false;         // silu(ffn_gate(x)) * ffn_up(x) in place of the GELU
+  bool layer_scales = false;  // what attention and feed-forward part add is multiplied by ls1 and ls2
+  bool qk_norms = false;      // attn_q_norm and attn_k_norm, RMS norms over all heads together
+};
+// Whether any block has a tensor v.blk.L.NAME.
+bool AnyBlockHas(const GgufFile& file, const VitShape& shape, const std::string& name);
+
+// Attention within windows of a picture of n_x by n_y squares, each of `rows` rows, in all blocks but those L where (L
+// + 1) is a multiple of full_every. A window has side x side squares, fewer at the right and at the bottom; its rows
+// are adjacent, windows are in line order.
+struct VitWindows {
+  int64_t n_x = 0, n_y = 0, side = 1, rows = 1;
+  int64_t full_every = 1;
+};
+
 class VitBlocks {
  public:
-  Status Load(const VitShape& shape, GeluKind act, const GgufFile& file, WeightLoader& loader);
+  Status Load(const VitShape& shape, const VitStyle& style, const GgufFile& file, WeightLoader& loader);
+  Status Load(const VitShape& shape, GeluKind act, const GgufFile& file, WeightLoader& loader) {
+    return Load(shape, VitStyle{.act = act}, file, loader);
+  }
 
   // Working arrays of Run(), for up to n rows.
   struct Buffers {
     float *norm = nullptr, *q = nullptr, *k = nullptr, *v = nullptr, *mix = nullptr;  // [n, n_embd]
     float* wide = nullptr;                                                            // [n, max(n_ff, n_wide)]
+    float* gate = nullptr;                                                            // [n, n_ff], if gated
     void *scratch = nullptr, *attention_scratch = nullptr;
   };
   // Lays them out; `scratch` serves products of up to n rows of n_embd, n_ff or widest_in numbers, rows of `wide` have
@@ -55,17 +80,25 @@ class VitBlocks {
   Buffers LayOut(const Backend& backend, int64_t n, int64_t widest_in, Workspace* space, int64_t n_wide = 0) const;
 
   // All blocks over x, [n, n_embd], in place. Each intermediate is offered as v.blk.L.NAME: ln1, q, k (both before any
-  // rotation), v, mix, mid, ln2, out.
+  // rotation and norm), v, mix, mid, ln2, out. `after`, if set, is called with each block's number and result.
   void Run(Backend& backend, const Buffers& buffers, int64_t n, const VitRotation* rotation,
-           const VisionObserver* observer, float* x) const;
+           const VisionObserver* observer, float* x, const VitWindows* windows = nullptr,
+           const std::function<void(int64_t block, const float* x)>& after = nullptr) const;
 
  private:
   struct Block {
     LayerNormWeights ln1, ln2;
-    LinearWeights q, k, v, out, up, down;
+    LinearWeights q, k, v, out, up, down, gate;
+    Vector ls1, ls2, q_norm, k_norm;
   };
+  Status LoadBlock(const GgufFile& file, const std::string& name, WeightLoader& loader, Block* block) const;
+  void Norm(Backend& backend, const float* x, const LayerNormWeights& w, int64_t n, float* y) const;
+  // x += scale * (in w^T + b), with `free` for what is multiplied, if there is a scale.
+  void AddLinear(Backend& backend, const float* in, int64_t n, int64_t n_in, const LinearWeights& w,
+                 const Vector& scale, float* free, void* scratch, float* x) const;
+
   VitShape shape_;
-  GeluKind act_ = GeluKind::kErf;
+  VitStyle style_;
   std::vector<Block> blocks_;
 };
 

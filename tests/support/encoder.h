@@ -4,10 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/build_paths.h"
@@ -62,6 +64,31 @@ void ExpectIntermediates(const std::string& file, const Golden& golden, const st
     ASSERT_NE(tiny.encoder, nullptr);
     ExpectOffered(golden, last, [&](const VisionObserver* observer) { return encode(tiny, observer); });
   }
+}
+
+// [3 * height, width] as an encoder of pictures of any size takes it: planes, and their size at the end.
+inline std::vector<float> InputOf(const GoldenEntry& pixels, const ImageTransform& transform) {
+  std::vector<float> out(static_cast<size_t>(InputFloats(transform)));
+  EXPECT_LE(pixels.data.size(), out.size());
+  std::copy(pixels.data.begin(), pixels.data.end(), out.begin());
+  if (transform.fit == Fit::kMultiples) {
+    out[out.size() - 2] = static_cast<float>(pixels.cols);
+    out[out.size() - 1] = static_cast<float>(pixels.rows / 3);
+  }
+  return out;
+}
+
+// The intermediates of entry `pixels`, in a workspace of the planned size.
+inline void ExpectEncoder(const std::string& file, const Golden& golden, const std::string& last) {
+  ExpectIntermediates(file, golden, last, [&](TinyEncoder& tiny, const VisionObserver* observer) {
+    Encoder& encoder = *tiny.encoder;
+    const std::vector<float> input = InputOf(golden.at("pixels"), encoder.config().transform);
+    auto space = std::move(HostBuffer::Allocate(tiny.ledger, MemTag::kVision, encoder.WorkspaceBytes())).value();
+    std::vector<float> rows(static_cast<size_t>(encoder.RowsOf(input.data()).n) *
+                            static_cast<size_t>(encoder.config().n_embd));
+    encoder.Encode({input.data(), rows.data(), space.data(), observer});
+    return rows;
+  });
 }
 
 // Both normalised: brought back to 0 .. 255, nothing differs by as much as one step. Planes of `plane` floats change

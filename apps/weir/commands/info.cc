@@ -53,7 +53,7 @@ void PrintEncoder(const GgufFile& file) {
         Printable(config.projector), config.n_embd, BytesText(ledger.used_bytes()));
   Print(stdout, "pictures: {} x {} pixels become {} tokens", config.transform.size, config.transform.size,
         config.n_rows);
-  if (!config.grids.empty()) Print(stdout, ", with tiles up to {}", config.max_rows());
+  if (config.in_parts()) Print(stdout, ", with tiles up to {}", config.max_rows());
   if (config.n_recalled > 0) {
     Print(stdout, "; a video's frames are read together, as up to {} tokens, and kept in {}", config.n_recalled,
           BytesText(encoder.FrameMemoryBytes()));
