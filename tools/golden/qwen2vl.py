@@ -35,6 +35,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tools.convert import hf_to_gguf
 from tools.golden import tiny_models
+from tools.golden.eyes import Watch, randomise
 from tools.golden.vision import picture, write
 
 # Patches of 5 pixels, heads of 12 numbers: sizes that are not multiples of any vector length.
@@ -69,29 +70,20 @@ TALK = ((40, 30), (33, 71))
 INPUT = (50, 30)
 
 
+IDS = dict(
+    image_token_id=IMAGE,
+    video_token_id=VIDEO,
+    vision_start_token_id=START,
+    vision_end_token_id=END,
+    tie_word_embeddings=False,
+)
+
+
 def build(seed):
-    config = transformers.Qwen2VLConfig(
-        vision_config=VISION,
-        text_config=TEXT,
-        image_token_id=IMAGE,
-        video_token_id=VIDEO,
-        vision_start_token_id=START,
-        vision_end_token_id=END,
-        tie_word_embeddings=False,
-    )
+    config = transformers.Qwen2VLConfig(vision_config=VISION, text_config=TEXT, **IDS)
     # sdpa: its softmax stays in float64, the eager one casts to float32.
-    model = transformers.Qwen2VLForConditionalGeneration._from_config(config, attn_implementation="sdpa").eval()
-    g = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for name, p in sorted(model.named_parameters()):
-            if ("norm" in name or "ln_q" in name) and name.endswith("weight"):
-                p.copy_(1.0 + 0.2 * torch.randn(p.shape, generator=g))
-            elif name.endswith("bias"):
-                p.copy_(0.3 * torch.randn(p.shape, generator=g))
-            else:
-                wide = 2.0 if any(part in name for part in ("q_proj", "k_proj", "qkv")) else 1.0
-                p.copy_(wide / p[0].numel() ** 0.5 * torch.randn(p.shape, generator=g))
-    return model
+    model = transformers.Qwen2VLForConditionalGeneration._from_config(config, attn_implementation="sdpa")
+    return randomise(model, seed)
 
 
 def patches(pixels):
@@ -111,25 +103,8 @@ def pixels_of(values, grid):
     return x[:, :, :, :, :, 0].transpose(4, 0, 2, 5, 1, 3, 6).reshape(3, lines * PATCH, columns * PATCH)
 
 
-def run(model, values, grid):
-    """Every named intermediate, [rows, cols]."""
-    seen, n = {}, values.shape[0]
-
-    def keep(name, module, before=False):
-        def hook(m, inputs, output=None):
-            value = inputs[0] if before else output[0] if isinstance(output, tuple) else output
-            seen[name] = value.reshape(-1, value.shape[-1]).detach().numpy().copy()
-
-        return module.register_forward_pre_hook(hook) if before else module.register_forward_hook(hook)
-
-    tower = model.model.visual
-    hooks = [
-        keep("v.embd", tower.patch_embed),
-        keep("v.post_ln", tower.merger.ln_q),
-        keep("mm.0", tower.merger.mlp[0]),
-        keep("mm.2", tower.merger.mlp[2]),
-    ]
-    for i, block in enumerate(tower.blocks):
+def watch_blocks(watch, blocks):
+    for i, block in enumerate(blocks):
         for name, module, before in (
             ("ln1", block.norm1, False),
             ("qkv", block.attn.qkv, False),
@@ -138,16 +113,32 @@ def run(model, values, grid):
             ("ln2", block.norm2, False),
             ("out", block, False),
         ):
-            hooks.append(keep(f"v.blk.{i}.{name}", module, before))
+            watch.keep(f"v.blk.{i}.{name}", module, before)
+
+
+def split_blocks(watch, blocks):
+    for i in range(len(blocks)):
+        watch.split(f"v.blk.{i}.qkv", [f"v.blk.{i}.{name}" for name in "qkv"])
+
+
+def rows_of(model, values, grid):
+    """The encoder's rows of one picture."""
     with torch.no_grad():
-        model.model.get_image_features(values, grid)
-    for hook in hooks:
-        hook.remove()
-    for i in range(VISION["depth"]):
-        for name, part in zip("qkv", np.split(seen.pop(f"v.blk.{i}.qkv"), 3, axis=1)):
-            seen[f"v.blk.{i}.{name}"] = part
-    assert seen["v.embd"].shape[0] == n
-    return seen
+        return model.model.get_image_features(values, grid).pooler_output[0].numpy()
+
+
+def run(model, values, grid):
+    """Every named intermediate, [rows, cols]."""
+    tower = model.model.visual
+    with Watch() as watch:
+        watch.keep("v.embd", tower.patch_embed)
+        watch.keep("v.post_ln", tower.merger.ln_q)
+        watch.keep("mm.0", tower.merger.mlp[0])
+        watch.keep("mm.2", tower.merger.mlp[2])
+        watch_blocks(watch, tower.blocks)
+        rows_of(model, values, grid)
+    split_blocks(watch, tower.blocks)
+    return watch.seen
 
 
 def talk(model, processor, rng):
@@ -180,8 +171,8 @@ def talk(model, processor, rng):
     }
 
 
-def main():
-    parser = argparse.ArgumentParser(description="Builds tests/golden/vision/qwen2vl*.")
+def main(name, called, build, run, rows=rows_of, pictures=True, **more):
+    parser = argparse.ArgumentParser(description=f"Builds tests/golden/vision/{name}*.")
     parser.add_argument("--out", type=Path, default=Path(__file__).resolve().parents[2] / "tests/golden/vision")
     parser.add_argument("--images", type=Path, help="folder of PNG files")
     parser.add_argument("--seed", type=int, default=20240607)
@@ -189,15 +180,16 @@ def main():
     torch.set_num_threads(1)  # one order of summation
     args.out.mkdir(parents=True, exist_ok=True)
     model, rng = build(args.seed), np.random.default_rng(args.seed)
-    processor = Qwen2VLImageProcessorPil(patch_size=PATCH, size=dict(shortest_edge=MIN_PIXELS, longest_edge=MAX_PIXELS))
+    processor = Qwen2VLImageProcessorPil(
+        patch_size=PATCH, size=dict(shortest_edge=MIN_PIXELS, longest_edge=MAX_PIXELS), **more
+    )
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
         processor.save_pretrained(folder)
         tiny_models.write_tokenizer(Path(folder), SPECIALS)
-        hf_to_gguf.convert_folder(
-            folder, args.out / "qwen2vl_merger.gguf", "f32", name="tiny random qwen2vl", mmproj=True
-        )
-        hf_to_gguf.convert_folder(folder, args.out / "qwen2vl.gguf", "f32", name="tiny random qwen2vl", pre="qwen2")
+        tiny = f"tiny random {called}"
+        hf_to_gguf.convert_folder(folder, args.out / f"{name}_merger.gguf", "f32", name=tiny, mmproj=True)
+        hf_to_gguf.convert_folder(folder, args.out / f"{name}.gguf", "f32", name=tiny, pre="qwen2")
     model = model.double()
     pixels = rng.standard_normal((3, INPUT[1], INPUT[0])).astype(np.float32)
     values, grid = patches(pixels)
@@ -207,25 +199,23 @@ def main():
         values, grid = shown["pixel_values"], shown["image_grid_thw"]
         whole = pixels_of(values.numpy(), grid[0])
         assert (patches(whole)[0] == values.numpy()).all()
-        entries[f"picture.{width}x{height}"] = whole.reshape(-1, whole.shape[2])
-        with torch.no_grad():
-            entries[f"rows.{width}x{height}"] = (
-                model.model.get_image_features(values.double(), grid).pooler_output[0].numpy()
-            )
+        if pictures:
+            entries[f"picture.{width}x{height}"] = whole.reshape(-1, whole.shape[2])
+        entries[f"rows.{width}x{height}"] = rows(model, values.double(), grid)
     ids = torch.tensor([rng.integers(8, TEXT["vocab_size"], 40).tolist()])
     with torch.no_grad():
         entries["text.logits"] = model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits[0].numpy()
     entries["text.ids"] = ids[0].numpy().reshape(-1, 1)
     entries.update(talk(model, processor, rng))
-    write(args.out / "qwen2vl.golden", entries)
+    write(args.out / f"{name}.golden", entries)
     if args.images:
         files = {}
         for path in sorted(args.images.glob("*.png")):
             shown = processor(Image.open(path), return_tensors="np")
             whole = pixels_of(shown["pixel_values"], shown["image_grid_thw"][0])
             files[f"picture.{path.name}"] = whole.reshape(-1, whole.shape[2])
-        write(args.out / "qwen2vl_files.golden", files)
+        write(args.out / f"{name}_files.golden", files)
 
 
 if __name__ == "__main__":
-    main()
+    main("qwen2vl", "qwen2vl", build, run)
