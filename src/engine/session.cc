@@ -19,11 +19,11 @@ Chunk CallOf(const Session::AppendOptions& options) {
 }
 
 // Rows [done, done + n) of a call.
-Chunk PartOf(const Chunk& call, int64_t done, int64_t n, int64_t n_embd) {
+Chunk PartOf(const Chunk& call, int64_t done, int64_t n, int64_t row_width) {
   Chunk part = call;
   part.n = n;
   if (call.tokens != nullptr) part.tokens += done;
-  if (call.embeddings != nullptr) part.embeddings += done * n_embd;
+  if (call.embeddings != nullptr) part.embeddings += done * row_width;
   part.first = done;
   part.n_all = call.n;
   part.n_after = call.n - done - n;
@@ -95,12 +95,12 @@ Status Session::Append(std::span<const int32_t> tokens, const AppendOptions& opt
 
 Status Session::AppendEmbeddings(std::span<const float> rows, Modality modality, const AppendOptions& options) {
   if (const std::string& why = core_.model->config().no_pictures; !why.empty()) return Unsupported("{}", why);
-  const int64_t n_embd = core_.model->config().n_embd;
-  if (std::ssize(rows) % n_embd != 0) {
-    return InvalidArgument("{} numbers are no whole rows of {}", rows.size(), n_embd);
+  const int64_t width = core_.model->config().row_width();
+  if (std::ssize(rows) % width != 0) {
+    return InvalidArgument("{} numbers are no whole rows of {}", rows.size(), width);
   }
-  if (std::ssize(rows) / n_embd > (1 << 16)) {
-    return InvalidArgument("{} rows of one picture or frame; 65,536 are possible", std::ssize(rows) / n_embd);
+  if (std::ssize(rows) / width > (1 << 16)) {
+    return InvalidArgument("{} rows of one picture or frame; 65,536 are possible", std::ssize(rows) / width);
   }
   if (options.nll != nullptr) return InvalidArgument("nothing predicts an embedding: it has no likelihood");
   if (options.columns < 1 || options.columns > kMaxColumns) {
@@ -110,7 +110,7 @@ Status Session::AppendEmbeddings(std::span<const float> rows, Modality modality,
     if (!std::isfinite(value)) return InvalidArgument("an embedding with a number that is not finite");
   }
   Chunk call = CallOf(options);
-  call.n = std::ssize(rows) / n_embd;
+  call.n = std::ssize(rows) / width;
   call.embeddings = rows.data();
   call.modality = modality;
   return AppendRows(call, options);
@@ -223,7 +223,7 @@ Status Session::ReadRows(const Chunk& call, const AppendOptions& options) {
       return Cancelled("stopped after {} of {} tokens", done, call.n);
     }
     WEIR_ASSIGN_OR_RETURN(const int32_t n, reader_.MakeRoom(call.n - done));
-    const Chunk chunk = PartOf(call, done, n, core_.model->config().n_embd);
+    const Chunk chunk = PartOf(call, done, n, core_.model->config().row_width());
     BatchItem item = reader_.Begin(chunk);
     // Rows that a trace watches: ends of prompts, and tokens of answers that read all slots.
     item.watch = parts_.trace.WatchFor(item, options.generated || (chunk.n_after == 0 && options.end_of_prompt));

@@ -33,6 +33,21 @@ int64_t PositionBytes(const AttentionLayout& layout, int64_t max_rows) {
   return layout.n_learned_positions > 0 || layout.shows_positions ? max_rows * 4 : 0;
 }
 
+// Whether no group of a layer holds a row of a picture: coordinates are then the same on all axes, and a slot's its
+// number, which the attention of one axis computes without a copy of the keys.
+bool OnlyText(std::span<const BatchSegment> segments, int32_t layer) {
+  for (const BatchSegment& segment : segments) {
+    const PotShape& shape = segment.pot->shape();
+    const int32_t step = shape.granularity == Granularity::kPerHead ? 1 : shape.n_kv_heads;
+    for (int32_t head = 0; head < shape.n_kv_heads; head += step) {
+      for (const SlotMeta& slot : segment.pot->meta(shape.group_of(layer, head))) {
+        if (slot.modality != Modality::kText) return false;
+      }
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 void AttentionLayout::SetLayers(std::vector<LayerHeads> all) {
@@ -337,7 +352,7 @@ void Attender::Attend(int32_t layer, const float* q, const float* k, const float
   args.segments = views_;
   args.scratch = scratch_.data();
 
-  if (layout_.has_axes() && !rotated) return RunAlongAxes(layer, args);
+  if (layout_.has_axes() && !rotated && !OnlyText(segments_, layer)) return RunAlongAxes(layer, args);
   Run(layer, args);
   for (size_t i = 0; i < segments_.size(); ++i) {
     if (segments_[i].watch == nullptr || !layout_.stores(layer) || in_windows(layer)) continue;

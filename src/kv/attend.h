@@ -51,7 +51,7 @@ struct AttentionLayout {
     return own.n_rot > 0 && (plain_layers.empty() || !plain_layers[layer]);
   }
   AxisPairs axis_pairs{};  // where positions have three axes (kv/axes.h): rope.n_rot / 2 together
-  bool has_axes() const { return axis_pairs[0] + axis_pairs[1] + axis_pairs[2] > 0; }
+  bool has_axes() const { return axis_pairs.total() > 0; }
   // Values are keys (PotShape::values_in_keys): Attend()'s v is k. What a query scores and what it takes are the same
   // numbers, rotated ones apart: a family reads those of `out` that were never rotated.
   bool values_in_keys = false;

@@ -35,8 +35,7 @@ Status Attender::MakeAxes(Ledger& ledger) {
   if (!backend_->on_host()) {
     return Unsupported("positions on three axes are not computed on {}; run this model on the CPU", backend_->name());
   }
-  int64_t n_pairs = 0;
-  for (const int32_t n : layout_.axis_pairs) n_pairs += n;
+  const int64_t n_pairs = layout_.axis_pairs.total();
   if (layout_.has_windows() || !layout_.layers.empty() || !layout_.plain_layers.empty() ||
       n_pairs != layout_.rope.n_rot / 2) {
     return InvalidArgument("positions on three axes with sliding windows, layers that differ, or {} pairs of {}",

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 namespace weir {
 namespace {
@@ -12,6 +13,36 @@ void Set(int32_t time, int32_t line, int32_t column, int64_t at, int32_t* pos, i
   pos[stride + at] = line;
   pos[2 * stride + at] = column;
 }
+
+// Pairs begin, begin + step ... before end follow an axis.
+struct PairRun {
+  int axis;
+  int64_t begin, end, step;
+};
+
+// All pairs of a head, each in one of them.
+class PairRuns {
+ public:
+  PairRuns(const AxisPairs& pairs, int64_t n_pairs) {
+    const int64_t time = pairs.n[0], lines = pairs.n[1], columns = pairs.n[2];
+    if (pairs.alternate) {
+      runs_[0] = {0, 0, n_pairs, kAxes};
+      runs_[1] = {1, 1, kAxes * lines, kAxes};
+      runs_[2] = {2, 2, kAxes * columns, kAxes};
+      runs_[3] = {0, kAxes * lines + 1, n_pairs, kAxes};
+      runs_[4] = {0, kAxes * columns + 2, n_pairs, kAxes};
+    } else {
+      runs_[0] = {0, 0, time, 1};
+      runs_[1] = {1, time, time + lines, 1};
+      runs_[2] = {2, time + lines, time + lines + columns, 1};
+    }
+  }
+  const PairRun* begin() const { return runs_; }
+  const PairRun* end() const { return std::end(runs_); }
+
+ private:
+  PairRun runs_[5] = {};  // empty ones do no harm
+};
 
 }  // namespace
 
@@ -52,11 +83,11 @@ void StreamPositions(std::span<const SlotMeta> tokens, int64_t shift, int32_t* p
 void AxisAngles(const RopeTable& table, const AxisPairs& pairs, const int32_t* pos, int64_t stride, int64_t n,
                 float* cos, float* sin) {
   const int64_t n_pairs = table.n_rot / 2;
+  const PairRuns runs(pairs, n_pairs);
   for (int64_t i = 0; i < n; ++i) {
-    int64_t pair = 0;
-    for (int axis = 0; axis < kAxes; ++axis) {
-      const double at = pos[axis * stride + i];
-      for (const int64_t end = pair + pairs[axis]; pair < end; ++pair) {
+    for (const PairRun& run : runs) {
+      const double at = pos[run.axis * stride + i];
+      for (int64_t pair = run.begin; pair < run.end; pair += run.step) {
         cos[i * n_pairs + pair] = static_cast<float>(std::cos(at * table.inv_freq[pair]));
         sin[i * n_pairs + pair] = static_cast<float>(std::sin(at * table.inv_freq[pair]));
       }
@@ -67,13 +98,13 @@ void AxisAngles(const RopeTable& table, const AxisPairs& pairs, const int32_t* p
 void AxisAnglesByTable(const RopeTable& table, const AxisPairs& pairs, const int32_t* pos, int64_t stride, int64_t n,
                        float* cos, float* sin) {
   const int64_t n_pairs = table.n_rot / 2;
+  const PairRuns runs(pairs, n_pairs);
   for (int64_t i = 0; i < n; ++i) {
-    int64_t pair = 0;
-    for (int axis = 0; axis < kAxes; ++axis) {
-      const int64_t at = pos[axis * stride + i], base = at / kRopeTile * n_pairs, off = at % kRopeTile * n_pairs;
+    for (const PairRun& run : runs) {
+      const int64_t at = pos[run.axis * stride + i], base = at / kRopeTile * n_pairs, off = at % kRopeTile * n_pairs;
       const float *base_cos = &table.base_cos[base], *base_sin = &table.base_sin[base];
       const float *off_cos = &table.off_cos[off], *off_sin = &table.off_sin[off];
-      for (const int64_t end = pair + pairs[axis]; pair < end; ++pair) {
+      for (int64_t pair = run.begin; pair < run.end; pair += run.step) {
         cos[i * n_pairs + pair] = base_cos[pair] * off_cos[pair] - base_sin[pair] * off_sin[pair];
         sin[i * n_pairs + pair] = base_sin[pair] * off_cos[pair] + base_cos[pair] * off_sin[pair];
       }

@@ -11,7 +11,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <span>
 
@@ -21,10 +20,17 @@
 namespace weir {
 
 inline constexpr int kAxes = 3;
-// Rotary pairs of each axis, in this order: the first pairs of a head follow time, the next ones lines, the last ones
-// columns (M-RoPE: "Qwen2-VL: Enhancing Vision-Language Model's Perception of the World at Any Resolution", 2409.12191,
-// section 2.1). All 0: positions have one axis.
-using AxisPairs = std::array<int32_t, kAxes>;
+// Rotary pairs of each axis: the first pairs of a head follow time, the next ones lines, the last ones columns (M-RoPE:
+// "Qwen2-VL: Enhancing Vision-Language Model's Perception of the World at Any Resolution", 2409.12191, section 2.1).
+// All 0: positions have one axis.
+struct AxisPairs {
+  int32_t n[kAxes] = {};
+  // Pairs 0, 3, 6 ... follow time, 1, 4, 7 ... lines, 2, 5, 8 ... columns, as long as an axis has some left, and the
+  // rest time (interleaved M-RoPE: Qwen3-VL, 2511.21631, section 2.1). REQUIRES: there are as
+  // many of those as n[1] and n[2] say.
+  bool alternate = false;
+  int32_t total() const { return n[0] + n[1] + n[2]; }
+};
 
 // Most columns of a picture, and a visual token's place in it: its rows are stored line by line.
 inline constexpr int32_t kMaxColumns = 1 << 16;

@@ -148,7 +148,7 @@ class AxesAttentionTest : public ::testing::TestWithParam<Granularity> {
     layout.head_dim = kDim;
     layout.scale = 0.4f;
     layout.rope.n_rot = kDim;
-    layout.axis_pairs = {3, 4, 5};
+    layout.axis_pairs = {{3, 4, 5}};
     return layout;
   }
   static std::vector<float> Noise(int64_t n, Rng* rng) {

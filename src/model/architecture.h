@@ -26,6 +26,10 @@ struct ModelConfig {
   int32_t n_layers = 0, n_embd = 0, n_ff = 0, n_vocab = 0;
   int32_t n_ctx_train = 0;  // longest context it was trained with
   AttentionLayout attention;
+  // A picture's row has, after the numbers of an embedding, as many again for each of the first n_deepstack layers:
+  // they are added to the stream after that layer.
+  int32_t n_deepstack = 0;
+  int32_t row_width() const { return n_embd * (1 + n_deepstack); }
   std::string no_pictures;  // why rows of pictures cannot be read on this backend; empty: they can
   float logit_softcap = 0;  // > 0: logits are logit_softcap * tanh(x / logit_softcap) of the head's output x
 };
@@ -42,7 +46,7 @@ void Observe(Backend& backend, const TensorObserver& observer, const std::string
 struct ForwardArgs {
   Attender* attender = nullptr;
   const int32_t* tokens = nullptr;    // [n_rows], or nullptr when embeddings are given
-  const float* embeddings = nullptr;  // [n_rows, n_embd] in host memory: visual tokens
+  const float* embeddings = nullptr;  // [n_rows, row_width()] in host memory: visual tokens
   int64_t n_rows = 0;
   float* hidden = nullptr;  // out: [n_rows, n_embd], after the final norm: the head's input
   // Rows before it need no hidden state, only their keys and values: a model may drop them after the last layer's

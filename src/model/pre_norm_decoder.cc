@@ -43,6 +43,13 @@ Status PreNormDecoder::LoadStandard(const GgufFile& file, const char* arch, cons
   return loader.Finish();
 }
 
+Status PreNormDecoder::ReadDeepstack(const GgufFile& file, const std::string& arch) {
+  WEIR_ASSIGN_OR_RETURN(const int64_t n,
+                        BoundedIntOr(file, arch + ".n_deepstack_layers", 0, std::min(config_.n_layers - 1, 16), 0));
+  config_.n_deepstack = static_cast<int32_t>(n);
+  return Status();
+}
+
 Status PreNormDecoder::LoadNorm(WeightLoader& loader, const std::string& name, Vector* w, Vector* b) {
   WEIR_RETURN_IF_ERROR(loader.Load(name + ".weight", config_.n_embd, w));
   if (!options_.layer_norms) return Status();
@@ -229,13 +236,21 @@ void PreNormDecoder::Forward(const ForwardArgs& args) {
     backend_.MatMul(mm);
   };
 
+  // Part `part` of every row of pictures.
+  const auto copy_part = [&](int64_t part, float* to) {
+    const int64_t width = config_.row_width();
+    if (width == n_embd) return backend_.Copy(to, args.embeddings, n * n_embd * 4);
+    for (int64_t row = 0; row < n; ++row) {
+      backend_.Copy(to + row * n_embd, args.embeddings + row * width + part * n_embd, n_embd * 4);
+    }
+  };
   if (args.tokens != nullptr) {
     backend_.EmbedRows(*embedding_, args.tokens, n, x);
     const float scale =
         options_.embedding_scale * (options_.scaled_embedding ? std::sqrt(static_cast<float>(n_embd)) : 1.0f);
     if (scale != 1) backend_.Scale({scale, x, x, n * n_embd});
   } else {
-    backend_.Copy(x, args.embeddings, n * n_embd * 4);
+    copy_part(0, x);
   }
   observe("embd", n_embd, x);
   const bool watched = args.observer != nullptr;
@@ -267,6 +282,13 @@ void PreNormDecoder::Forward(const ForwardArgs& args) {
   auto normalise = [&](const Vector& w, const Vector& b, float* y) {
     if (options_.layer_norms) return backend_.LayerNorm({x, w.get(), b.get(), y, n, n_embd, norm_eps_});
     backend_.RmsNorm({x, w.get(), y, n, n_embd, norm_eps_});
+  };
+
+  const auto end_layer = [&](int32_t l, const std::string& blk) {
+    observe(blk + "out", n_embd, x);
+    if (l >= config_.n_deepstack || args.tokens != nullptr) return;
+    copy_part(l + 1, norm);
+    backend_.Add({x, norm, x, n * n_embd});
   };
 
   for (int32_t l = 0; l < config_.n_layers; ++l) {
@@ -309,7 +331,7 @@ void PreNormDecoder::Forward(const ForwardArgs& args) {
     if (HasExperts(l)) {
       layer.experts.Run(backend_, read, n, sum, of_experts, args.host_workspace);
       add_block(blk + "ffn_out", sum, layer.ffn_post_norm, blk + "ffn_post_norm");
-      observe(blk + "out", n_embd, x);
+      end_layer(l, blk);
       continue;
     }
     if (layer.gate) {
@@ -322,7 +344,7 @@ void PreNormDecoder::Forward(const ForwardArgs& args) {
     RunGate(l, gate, up, gate, n * n_ff);
     add_to_stream(blk + "ffn_out", gate, n_ff, *layer.down, layer.b_down.get(), layer.ffn_post_norm,
                   blk + "ffn_post_norm");
-    observe(blk + "out", n_embd, x);
+    end_layer(l, blk);
   }
   normalise(output_norm_, b_output_norm_, x);
   observe("final_norm", n_embd, x);

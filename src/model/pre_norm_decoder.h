@@ -80,6 +80,9 @@ class PreNormDecoder : public Model {
   int64_t HostWorkspaceBytes(int64_t max_rows) const override;
   void Forward(const ForwardArgs& args) override;
 
+  // Layers after which a picture's rows are added to the stream: `arch`.n_deepstack_layers, none if the file has no
+  // such key. Call after LoadStandard().
+  Status ReadDeepstack(const GgufFile& file, const std::string& arch);
   // For an architecture's own metadata, after LoadStandard().
   ModelConfig& mutable_config() { return config_; }
 

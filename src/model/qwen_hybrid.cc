@@ -28,6 +28,10 @@ Result<std::unique_ptr<Model>> LoadQwenHybrid(const GgufFile& file, Backend& bac
   ModelConfig& config = model->mutable_config();
   WEIR_RETURN_IF_ERROR(FillConfig(file, name, m, &config));
   WEIR_ASSIGN_OR_RETURN(config.attention.rope, ReadRopeConfig(file, arch, m, loader));
+  // Qwen3-Next has one axis.
+  if (file.Has(arch + ".rope.dimension_sections")) {
+    WEIR_RETURN_IF_ERROR(ReadAxes(file, arch, true, backend, &config));
+  }
   const auto layer = [&](WeightLoader& from, int32_t l, const std::string& blk) -> Result<HybridDecoder::Parts> {
     HybridDecoder::Parts parts;
     if ((l + 1) % every == 0) {

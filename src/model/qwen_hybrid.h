@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The Qwens with layers of gated DeltaNet between those that attend: Qwen3-Next, Qwen3.5 and later ones of their kind,
-// dense or with experts. Attention is gated, and its heads are rotated in part. Positions of text are the same on all
-// axes, so that they rotate like plain ones. The blocks that predict several tokens at once (nextn) are not loaded.
+// dense or with experts. Attention is gated, and its heads are rotated in part. Qwen3.5's positions have three axes,
+// whose pairs alternate (kv/axes.h). The blocks that predict several tokens at once (nextn) are not loaded.
 #pragma once
 
 #include <memory>

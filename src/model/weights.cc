@@ -494,6 +494,37 @@ Status ReadWindows(const GgufFile& file, const std::string& arch, int32_t fallba
   return Status();
 }
 
+Status ReadAxes(const GgufFile& file, const std::string& arch, bool alternate, const Backend& backend,
+                ModelConfig* config) {
+  const std::string key = arch + ".rope.dimension_sections";
+  if (!file.Has(key)) return NotFound("{}: key '{}' is missing", file.path(), key);
+  // Files have a fourth number, which no model uses.
+  const std::vector<int64_t>* sections = file.IntArray(key);
+  const int64_t n_pairs = config->attention.rope.n_rot / 2;
+  int64_t n_left = n_pairs;
+  AxisPairs pairs;
+  pairs.alternate = alternate;
+  bool sane = sections != nullptr && sections->size() >= kAxes && sections->size() <= kAxes + 1;
+  for (size_t i = 0; sane && i < sections->size(); ++i) {
+    const int64_t n = (*sections)[i];
+    sane = n >= 0 && n <= n_left && (i < kAxes || n == 0);
+    // The last pair of those that lie kAxes apart.
+    if (alternate && i > 0 && n > 0) sane = sane && static_cast<int64_t>(i) + kAxes * (n - 1) < n_pairs;
+    n_left -= n;
+    if (sane && i < kAxes) pairs.n[i] = static_cast<int32_t>(n);
+  }
+  if (!sane || n_left != 0) {
+    return Corrupt("{}: {} must be three numbers that are {} together, half of {}.rope.dimension_count", file.path(),
+                   key, n_pairs, arch);
+  }
+  if (backend.on_host()) {
+    config->attention.axis_pairs = pairs;
+  } else {
+    config->no_pictures = "pictures' positions on three axes are not computed on " + backend.name();
+  }
+  return Status();
+}
+
 std::vector<int32_t> HalfSplitOrder(int32_t n_heads, int32_t head_dim, int32_t n_rot) {
   std::vector<int32_t> order(static_cast<size_t>(n_heads) * head_dim);
   for (int32_t h = 0; h < n_heads; ++h) {

@@ -165,6 +165,12 @@ Result<double> ReadFreqBase(const GgufFile& file, const std::string& key);
 Status ReadWindows(const GgufFile& file, const std::string& arch, int32_t fallback, int32_t global_every,
                    AttentionLayout* layout);
 
+// Positions with three axes: rotary pairs of each, `arch`.rope.dimension_sections, and how they are divided
+// (AxisPairs::alternate). On a device, which does not compute them, positions keep one axis, as of text, and pictures
+// are refused. Call after FillConfig() and ReadRopeConfig().
+Status ReadAxes(const GgufFile& file, const std::string& arch, bool alternate, const Backend& backend,
+                ModelConfig* config);
+
 // The row order that turns interleaved rotary pairs (GGUF `llama`) into half-split ones, for n_heads heads.
 std::vector<int32_t> HalfSplitOrder(int32_t n_heads, int32_t head_dim, int32_t n_rot);
 

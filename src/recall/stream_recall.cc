@@ -10,7 +10,7 @@ namespace {
 
 // Numbers of the largest picture.
 int64_t PictureNumbers(const RecallOptions& recall, const LoadedModel& model) {
-  return int64_t{recall.max_rows} * model.model().config().n_embd;
+  return int64_t{recall.max_rows} * model.model().config().row_width();
 }
 
 int64_t PictureBytes(const RecallOptions& recall, const LoadedModel& model) {
@@ -57,7 +57,7 @@ ArchiveOptions ToArchiveOptions(const RecallOptions& recall, const LoadedModel& 
                         .disk_bytes = recall.disk_bytes,
                         .model_hash = ModelHash(model.file()),
                         .tokenizer_hash = TokenizerHash(model.tokenizer()),
-                        .n_embd = model.model().config().n_embd,
+                        .n_embd = model.model().config().row_width(),
                         .max_rows = recall.max_rows};
   if (!recall.on()) return out;
   const VectorShape shape = ShapeOf(recall.spec, model);

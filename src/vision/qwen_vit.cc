@@ -65,10 +65,11 @@ Status QwenVit::ReadMetadata(const GgufFile& file, int64_t min_pixels, int64_t m
     if (!file.Has(key)) continue;
     WEIR_ASSIGN_OR_RETURN(*to, BoundedInt(file, key, 1, int64_t{kMaxImageSize} * kMaxImageSize));
   }
+  if (!file.Has(v + "image_min_pixels")) transform.min_pixels = std::min(min_pixels, transform.max_pixels);
   const int64_t square = int64_t{transform.factor} * transform.factor;
   if (transform.min_pixels > transform.max_pixels || transform.max_pixels < square) {
-    return Corrupt("{}: pictures of {} to {} pixels, in squares of {}", file.path(), transform.min_pixels,
-                   transform.max_pixels, square);
+    return Corrupt("{}: clip.vision.image_min_pixels {}, clip.vision.image_max_pixels {}, in squares of {}",
+                   file.path(), transform.min_pixels, transform.max_pixels, square);
   }
   const int64_t n_rows = (InputFloats(transform) - 2) / 3 / square;
   if (n_rows > (1 << 16)) {

@@ -67,7 +67,8 @@ Status VitBlocks::LoadBlock(const GgufFile& file, const std::string& name, Weigh
       WEIR_RETURN_IF_ERROR(loader.Load(name + norm, d, to));
     }
   }
-  if (const std::string qkv = name + "attn_qkv"; loader.Has(qkv + ".weight")) {
+  if (AnyBlockHas(file, shape_, "attn_qkv.weight")) {
+    const std::string qkv = name + "attn_qkv";
     int64_t first = 0;
     for (LinearWeights* to : {&block->q, &block->k, &block->v}) {
       WEIR_RETURN_IF_ERROR(loader.LoadRows(qkv + ".weight", 3 * d, d, first, d, &to->w));

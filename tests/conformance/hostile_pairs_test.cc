@@ -32,6 +32,9 @@ struct Case {
 const std::vector<std::string> kVit = {"clip.vision.image_size",       "clip.vision.patch_size",
                                        "clip.vision.embedding_length", "clip.vision.feed_forward_length",
                                        "clip.vision.block_count",      "clip.vision.attention.head_count"};
+// Of encoders that take pictures of any size, whose feed-forward part is as wide as its tensors.
+const std::vector<std::string> kAnySize = {"clip.vision.patch_size", "clip.vision.embedding_length",
+                                           "clip.vision.block_count", "clip.vision.attention.head_count"};
 const std::vector<std::string> kOpt = {"opt.block_count", "opt.embedding_length", "opt.feed_forward_length",
                                        "opt.context_length", "opt.attention.head_count"};
 
@@ -47,6 +50,9 @@ std::vector<Case> Cases() {
   return {{"blip2", true, With(kVit, queries), {"clip.vision." + eps, q + eps}, 1 << 20},
           {"clip", true, kVit, {"clip.vision." + eps}, 3},
           {"clip_next", true, kVit, {"clip.vision." + eps}, 3},
+          {"internvl", true, With(kVit, {"clip.vision.projector.scale_factor"}), {"clip.vision." + eps}, 1 << 20},
+          {"qwen25vl_merger", true, kAnySize, {"clip.vision." + eps}, 1 << 20},
+          {"qwen3vl_merger", true, kAnySize, {"clip.vision." + eps}, 1 << 20},
           {"blip2_opt", false, kOpt, {"opt." + eps}, 0},
           {"opt", false, kOpt, {"opt." + eps}, 0},
           {"opt_norm_after", false, kOpt, {"opt." + eps}, 0}};
@@ -76,7 +82,8 @@ class HostilePairs : public ::testing::TestWithParam<Case> {
   EditedModel Good() const { return EditedModel::FromFile(GetParam().path()); }
   // Biases of linear layers may be missing, those of norms may not.
   static bool MayBeMissing(const std::string& name) {
-    return name.ends_with(".bias") && name.find("norm") == std::string::npos && name.find("ln") == std::string::npos;
+    return name.ends_with(".bias") && name.find("norm") == std::string::npos && name.find("ln") == std::string::npos &&
+           name != "mm.model.mlp.0.bias";  // a norm's
   }
   bool IsRead(const std::string& name) const {
     int block = 0;
@@ -209,7 +216,10 @@ TEST_P(HostilePairs, Normalisation) {
 
 TEST_P(HostilePairs, ProjectionsOfAbsurdWidth) {
   if (!GetParam().encoder) GTEST_SKIP() << "a language model has none";
-  const std::string last = std::string(GetParam().name) == "blip2" ? "v.proj_linear.weight" : "mm.2.weight";
+  const std::string name = GetParam().name;
+  const std::string last = name == "blip2"      ? "v.proj_linear.weight"
+                           : name == "internvl" ? "mm.model.mlp.3.weight"
+                                                : "mm.2.weight";
   EditedModel edited = Good();
   EditedTensor& projection = edited.Tensor(last);
   projection.shape = {1 << 18, 1};
@@ -242,6 +252,40 @@ TEST_P(HostilePairs, OtherThingsThatCannotBe) {
     EditedModel blind = Good();
     std::erase_if(blind.tensors, [](const EditedTensor& t) { return t.name.find("cross_attn") != std::string::npos; });
     ExpectRefused(blind, "no block of the Q-Former sees the picture");
+    return;
+  }
+  if (name == "internvl") {
+    const std::string most = "clip.vision.preproc_max_tiles", least = "clip.vision.preproc_min_tiles";
+    refused(most, {int64_t{65}}, most);
+    refused(least, {int64_t{7}}, least);
+    refused("clip.vision.projector.scale_factor", {int64_t{4}}, "a row along each side");
+    refused("clip.use_silu", {true}, "SiLU");
+    return;
+  }
+  if (name.ends_with("vl_merger")) {
+    const std::string least = "clip.vision.image_min_pixels", most = "clip.vision.image_max_pixels";
+    refused(most, {int64_t{1} << 40}, most);
+    refused(most, {int64_t{99}}, "in squares of");
+    refused(least, {int64_t{1} << 20}, "in squares of");
+    refused("clip.vision.spatial_merge_size", {int64_t{3}}, "squares of 3 x 3");
+    refused("clip.vision.patch_size", {int64_t{257}}, "clip.vision.patch_size");
+    if (name == "qwen25vl_merger") {
+      refused("clip.vision.window_size", {int64_t{9}}, "clip.vision.window_size");
+      for (const int64_t every : {int64_t{0}, int64_t{1} << 40}) {
+        refused("clip.vision.n_wa_pattern", {every}, "clip.vision.n_wa_pattern");
+      }
+    } else {
+      const std::string blocks = "clip.vision.is_deepstack_layers";
+      refused(blocks, {std::vector<bool>{true}}, blocks);
+      refused(blocks, {std::vector<int64_t>{1, 0, 1, 0}}, blocks);
+      refused(blocks, {std::vector<bool>{true, true, true, false}}, "v.deepstack.1");
+      refused(blocks, {std::vector<bool>{true, false, false, false}}, "v.deepstack.2");
+      EditedModel edited = Good();
+      EditedTensor& table = edited.Tensor("v.position_embd.weight");
+      table.shape.front() -= 1;
+      table.data.resize(table.data.size() * 48 / 49);
+      ExpectRefused(edited, "a table of 48 positions");
+    }
     return;
   }
   refused("clip.vision.feature_layer", {std::vector<int64_t>{99}}, "layer 99");

@@ -30,14 +30,7 @@ class EncodersTest : public DeviceTest {
     Ledger ledger;
     auto images = std::move(ImageEncoder::Make(*encoder, ledger)).value();
     EXPECT_EQ(ledger.used_bytes(), ImageEncoder::Bytes(*encoder));
-    const GoldenEntry& pixels = golden.at("pixels");
-    std::vector<float> input(static_cast<size_t>(InputFloats(encoder->config().transform)));
-    ASSERT_LE(pixels.data.size(), input.size());
-    std::copy(pixels.data.begin(), pixels.data.end(), input.begin());
-    if (encoder->config().transform.fit == Fit::kMultiples) {
-      input[input.size() - 2] = static_cast<float>(pixels.cols);
-      input[input.size() - 1] = static_cast<float>(pixels.rows / 3);
-    }
+    const std::vector<float> input = InputOf(golden.at("pixels"), encoder->config().transform);
     ExpectOffered(golden, last, [&](const VisionObserver* observer) {
       const std::span<float> rows = images->EncodePixels(input.data(), observer);
       return std::vector<float>(rows.begin(), rows.end());
@@ -51,6 +44,10 @@ TEST_P(EncodersTest, IntermediatesAreTheReferences) {
   ExpectGolden("idefics3.gguf", ReadGolden(VisionDir() + "smolvlm.golden"), "mm.fc");
   ExpectGolden("qwenvl_resampler.gguf", ReadGolden(VisionDir() + "qwenvl.golden"), "mm.proj");
   ExpectGolden("qwen2vl_merger.gguf", ReadGolden(VisionDir() + "qwen2vl.golden"), "mm.2");
+  ExpectGolden("qwen25vl_merger.gguf", ReadGolden(VisionDir() + "qwen25vl.golden"), "mm.2");
+  ExpectGolden("qwen3vl_merger.gguf", ReadGolden(VisionDir() + "qwen3vl.golden"), "mm.rows");
+  ExpectGolden("internvl.gguf", ReadGolden(VisionDir() + "internvl.golden"), "mm.3");
+  ExpectGolden("internvl_large.gguf", ReadGolden(VisionDir() + "internvl_large.golden"), "mm.3");
 }
 
 // Everything an encoder tells, kept.
@@ -98,7 +95,7 @@ TEST_P(EncodersTest, PrunersAreToldTheSameAndKeepTheSame) {
 
 TEST_P(EncodersTest, TilesAndSquaresOfPictures) {
   const auto cpu = MakeCpuBackend(2);
-  for (const char* name : {"clip_next.gguf", "idefics3.gguf"}) {
+  for (const char* name : {"clip_next.gguf", "idefics3.gguf", "internvl.gguf"}) {
     SCOPED_TRACE(name);
     const auto mine = Load(name, *backend_), theirs = Load(name, *cpu);
     ASSERT_NE(mine, nullptr);

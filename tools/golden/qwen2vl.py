@@ -171,7 +171,7 @@ def talk(model, processor, rng):
     }
 
 
-def main(name, called, build, run, rows=rows_of, pictures=True, **more):
+def main(name, called, build, run, rows=rows_of, pictures=True, text=None, **more):
     parser = argparse.ArgumentParser(description=f"Builds tests/golden/vision/{name}*.")
     parser.add_argument("--out", type=Path, default=Path(__file__).resolve().parents[2] / "tests/golden/vision")
     parser.add_argument("--images", type=Path, help="folder of PNG files")
@@ -189,7 +189,7 @@ def main(name, called, build, run, rows=rows_of, pictures=True, **more):
         tiny_models.write_tokenizer(Path(folder), SPECIALS)
         tiny = f"tiny random {called}"
         hf_to_gguf.convert_folder(folder, args.out / f"{name}_merger.gguf", "f32", name=tiny, mmproj=True)
-        hf_to_gguf.convert_folder(folder, args.out / f"{name}.gguf", "f32", name=tiny, pre="qwen2")
+        hf_to_gguf.convert_folder(folder, args.out / f"{text or name}.gguf", "f32", name=tiny, pre="qwen2")
     model = model.double()
     pixels = rng.standard_normal((3, INPUT[1], INPUT[0])).astype(np.float32)
     values, grid = patches(pixels)

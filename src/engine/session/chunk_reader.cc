@@ -103,7 +103,7 @@ void ChunkReader::Announce(const Chunk& chunk) {
     arrival.question = !chunk.generated && core.n_question_left > 0;
     if (arrival.question) core.n_question_left -= chunk.n;
   } else {
-    arrival.embeddings = {chunk.embeddings, static_cast<size_t>(chunk.n * core.model->config().n_embd)};
+    arrival.embeddings = {chunk.embeddings, static_cast<size_t>(chunk.n * core.model->config().row_width())};
   }
   if (core.listener != nullptr) core.listener->Arrived(arrival);
 }

@@ -49,7 +49,7 @@ struct EvidenceMemo {
 struct Chunk {
   int64_t n = 0;
   const int32_t* tokens = nullptr;    // [n], or nullptr: embeddings
-  const float* embeddings = nullptr;  // [n, n_embd]
+  const float* embeddings = nullptr;  // [n, row_width]
   Modality modality = Modality::kText;
   int64_t first = 0;  // index of the first row in its picture or frame
   int64_t n_all = 0;  // rows of the whole picture or frame

@@ -13,7 +13,7 @@ namespace weir {
 struct Arrival {
   int64_t seq = 0;                         // of the first row
   std::span<const int32_t> tokens = {};    // empty for a picture
-  std::span<const float> embeddings = {};  // [n, n_embd] of a picture
+  std::span<const float> embeddings = {};  // [n, row_width] of a picture
   int64_t n = 0;
   Modality modality = Modality::kText;
   int32_t columns = 1;

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Qwen3.5 (dense), language model: GGUF architecture `qwen35`.
+"""Qwen3.5 (dense): the encoder, which is Qwen3-VL's (qwen3vl.py) without rows of earlier blocks, and the language
+model: GGUF architecture `qwen35`. With --mmproj the encoder is converted, without it the language model.
 
 Heads of values that share a head of keys are neighbours in Hugging Face's order; the file has the first of every group,
 then the second of every group, and so on. Norms are stored there as offsets from 1, `A` as its logarithm.
@@ -8,7 +9,7 @@ then the second of every group, and so on. Norms are stored there as offsets fro
 import numpy as np
 
 from ..source import ConvertError
-from . import llama
+from . import llama, qwen2vl, qwen3vl
 
 GGUF_ARCH = "qwen35"
 HF_NAMES = ("Qwen3_5ForConditionalGeneration", "Qwen3_5ForCausalLM")
@@ -30,7 +31,15 @@ BLOCK = {
 }
 
 
+MMPROJ_ARCH = qwen3vl.MMPROJ_ARCH
+VISION_DEFAULTS = {**qwen3vl.VISION_DEFAULTS, "deepstack_visual_indexes": ()}
+mmproj_metadata, mmproj_tensors = qwen3vl.mmproj_metadata, qwen3vl.mmproj_tensors
+
+
 def prepare(source, mmproj):
+    if mmproj:
+        source.ignore_prefix("mtp.")
+        return qwen2vl.prepare_half(source, mmproj, VISION_DEFAULTS, qwen3vl.FIXED)
     source.rename((("model.language_model.", "model."),))
     source.config = {**source.config, **(source.config.get("text_config") or {})}
     source.ignore_prefix("model.visual.", "mtp.")

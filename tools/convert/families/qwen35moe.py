@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Qwen3.5 with experts, language model: GGUF architecture `qwen35moe`."""
+"""Qwen3.5 with experts: the encoder as qwen35.py writes it, and the language model: GGUF architecture `qwen35moe`."""
 
 from .. import experts
 from . import qwen35
@@ -15,7 +15,8 @@ SHARED = {
     "shared_expert_gate": "ffn_gate_inp_shexp",
 }
 
-prepare = qwen35.prepare
+MMPROJ_ARCH = qwen35.MMPROJ_ARCH
+prepare, mmproj_metadata, mmproj_tensors = qwen35.prepare, qwen35.mmproj_metadata, qwen35.mmproj_tensors
 
 
 def metadata(source, writer, say):

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Qwen3-VL with experts, language model: GGUF architecture `qwen3vlmoe`. The vision encoder is left out."""
+"""Qwen3-VL with experts: the encoder as qwen3vl.py writes it, and the language model: GGUF architecture
+`qwen3vlmoe`."""
 
 from . import qwen3moe, qwen3vl
 
 GGUF_ARCH = "qwen3vlmoe"
 HF_NAMES = ("Qwen3VLMoeForConditionalGeneration",)
 
-prepare = qwen3vl.prepare
+MMPROJ_ARCH = qwen3vl.MMPROJ_ARCH
+prepare, mmproj_metadata, mmproj_tensors = qwen3vl.prepare, qwen3vl.mmproj_metadata, qwen3vl.mmproj_tensors
 
 
 def metadata(source, writer, say):
