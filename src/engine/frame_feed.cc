@@ -45,12 +45,13 @@ int FrameFeed::Claim() {
   const auto oldest = std::ranges::find_if(ready_, [](const Waiting& waiting) { return waiting.slot >= 0; });
   if (free_.empty() && drop_ && oldest != ready_.end()) {
     free_.push_back(oldest->slot);
-    ready_.erase(oldest);
+    const auto next = ready_.erase(oldest);
     ++counters_.dropped;
-    // At most one entry for frames that were left out stands between two frames.
-    if (ready_.size() > 1 && ready_[0].slot < 0 && ready_[1].slot < 0) {
-      ready_[1].n_still += ready_[0].n_still;
-      ready_.pop_front();
+    // Frames that look like it were left out for its sake: they are not those of the frame before it.
+    if (next != ready_.end() && next->slot < 0) {
+      counters_.still -= next->n_still;
+      counters_.dropped += next->n_still;
+      ready_.erase(next);
     }
   }
   changed_.wait(lock, [this] { return !free_.empty() || stop_; });

@@ -40,7 +40,7 @@ class FrameFeed {
   struct Counters {
     int64_t arrived = 0;  // read from the source so far
     int64_t still = 0;    // of these, left out because nothing had changed
-    int64_t dropped = 0;  // of these, dropped because the queue was full
+    int64_t dropped = 0;  // of these, dropped because the queue was full, or without a change since one of those
     int64_t waiting = 0;  // of these, in the queue now
   };
 

@@ -414,6 +414,33 @@ TEST_F(PictureReaderTest, FramesArriveWhileNobodyLooks) {
   EXPECT_LE(pair.session->ledger().peak_bytes(), pair.session->plan().total_bytes);
 }
 
+TEST_F(PictureReaderTest, WhatLooksLikeADroppedFrameIsDropped) {
+  // Eight frames that differ enough, each five times.
+  const std::string once = testing::Y4mBytes(32, 10);
+  const size_t head = once.find("FRAME"), n_frame = (once.size() - head) / 32;
+  std::string bytes = once.substr(0, head);
+  for (size_t i = 0; i < 40; ++i) bytes += once.substr(head + i / 5 * 4 * n_frame, n_frame);
+  Pair pair = MakePair("window", 64, Room(32, 16, 3));
+  FrameFeed::Options options;
+  options.frames.fps = 10;
+  options.still.emplace().max_gap_ms = 100'000;
+  auto feed = std::move(FrameFeed::Start(*pair.reader, Write("v.y4m", bytes), options)).value();
+  for (int i = 0; i < 600 && feed->counters().arrived < 40; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  const FrameFeed::Counters c = feed->counters();
+  EXPECT_EQ(c.arrived, 40);
+  EXPECT_EQ(c.waiting, 3);
+  EXPECT_EQ(c.dropped, 25) << "five frames, and four that look like each";
+  EXPECT_EQ(c.still, 12);
+  FrameFeed::Prepared frame;
+  for (int i = 0; i < 6; ++i) {
+    ASSERT_TRUE(feed->Take(&frame, 1000));
+    EXPECT_EQ(frame.pixels == nullptr, i % 2 == 1) << "a frame, then those that look like it";
+    EXPECT_EQ(frame.n_still, i % 2 == 1 ? 4 : 0);
+  }
+}
+
 TEST_F(PictureReaderTest, AFileThatWaitsLosesNothing) {
   const std::string video = Write("v.y4m", testing::Y4mBytes(25, 5));
   Pair pair = MakePair("window", 64, Room(32, 16, 3));
