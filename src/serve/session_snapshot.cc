@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "chat/session_file.h"
+#include "engine/session/aside_room.h"
 #include "io/json.h"
 #include "serve/session_json.h"
 #include "serve/visual_input.h"
@@ -98,7 +99,7 @@ Result<StreamSession*> ReadSnapshot(Host& host, SnapshotReader& snapshot, const 
     status = RestoreState(note, snapshot, encoder, stream->session.get(), stream->kept_frames.get());
   }
   if (status.ok() && stream->rules != nullptr && !note.rules.is_null()) {
-    status = stream->rules->Restore(note.rules, talk, note.aside_slots);
+    status = stream->rules->Restore(note.rules, talk, AsideRoom(stream->session->plan()));
   }
   if (!status.ok()) {
     host.sessions().Erase(stream->id);

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/session/aside_room.h"
 #include "support/tiny.h"
 
 namespace weir {
@@ -145,6 +146,24 @@ INSTANTIATE_TEST_SUITE_P(All, AsideModels,
                          ::testing::Values("llama", "gemma3", "gpt_oss", "llama_window", "lfm2", "qwen3next",
                                            "falcon_h1", "deepseek2", "opt"),
                          [](const auto& info) { return std::string(info.param); });
+
+// A question must be seen as a whole by its last token, also through a window in slots of its own.
+TEST(Aside, TheRoomOfThePlanIsWhatMayBeAsked) {
+  for (const char* name : {"llama", "gpt_oss", "gemma3"}) {
+    SCOPED_TRACE(name);
+    Tiny tiny(name);
+    auto session = Make(tiny, "streaming_llm", kPot);
+    const int32_t room = AsideRoom(session->plan());
+    const bool apart = session->pot().windows() != nullptr;
+    EXPECT_EQ(apart, std::string(name) != "llama");
+    EXPECT_EQ(room, apart ? tiny.model->config().attention.window - 1 : kPot);
+    ASSERT_TRUE(session->Append(RandomTokens(100, tiny.model->config().n_vocab)).ok());
+    EXPECT_EQ(Asked(*session, {{}, {std::vector<int32_t>(static_cast<size_t>(room), 3)}}).size(), 1u);
+    const std::vector<std::vector<int32_t>> longer = {std::vector<int32_t>(static_cast<size_t>(room) + 1, 3)};
+    EXPECT_EQ(session->AskAside({}, longer, [](size_t, std::span<const float>) { FAIL() << "asked"; }).code(),
+              StatusCode::kInvalidArgument);
+  }
+}
 
 TEST(Aside, QuestionsThatAreImpossibleAreRefusedAndChangeNothing) {
   Tiny tiny("llama");

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "engine/session/aside_room.h"
+
 namespace weir {
 
 // Rows on top of a pot, which it is rid of at the end.
@@ -67,10 +69,7 @@ Status Aside::Check(std::span<const int32_t> head, std::span<const std::vector<i
   if (core_->excerpt.end > core_->excerpt.begin) {
     return InvalidArgument("an excerpt is in use: take it back before anything is asked aside");
   }
-  const AttentionLayout& attention = core_->model->config().attention;
-  const int64_t most = core_->pot->windows() == nullptr
-                           ? core_->plan.aside_slots
-                           : std::min<int64_t>(core_->plan.aside_slots, attention.window - 1);
+  const int64_t most = AsideRoom(core_->plan);
   for (const std::vector<int32_t>& tail : tails) {
     const int64_t n = std::ssize(head) + std::ssize(tail);
     if (tail.empty()) return InvalidArgument("a question aside has no tokens of its own");

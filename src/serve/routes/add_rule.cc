@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "engine/session/aside_room.h"
 #include "serve/call_job.h"
 #include "serve/reply.h"
 #include "serve/routes/common.h"
@@ -28,7 +29,7 @@ void Handle(const Call& call, httplib::Response& response) {
           return InvalidArgument("rules need an encoder that reads frames one by one; this one reads them together");
         }
         WEIR_RETURN_IF_ERROR(
-            stream.rules->set.Add(*std::move(rule), stream.conversation, stream.session->plan().aside_slots).status());
+            stream.rules->set.Add(*std::move(rule), stream.conversation, AsideRoom(stream.session->plan())).status());
         out = RuleJson(stream.rules->set.rules().back());
         return Status();
       },

@@ -1,6 +1,7 @@
 // weir-plugin: route
 // SPDX-License-Identifier: Apache-2.0
 // Forks a session: creates a second one with the same contents.
+#include "engine/session/aside_room.h"
 #include "serve/call_job.h"
 #include "serve/reply.h"
 #include "serve/routes/common.h"
@@ -28,7 +29,7 @@ void Handle(const Call& call, httplib::Response& response) {
         if (to->kept_frames != nullptr) to->kept_frames->CopyFrom(*from.kept_frames);
         to->conversation = from.conversation;
         if (from.rules != nullptr) {
-          copied = to->rules->set.Restore(from.rules->set.Save(), to->conversation, from.options.aside_slots);
+          copied = to->rules->set.Restore(from.rules->set.Save(), to->conversation, AsideRoom(to->session->plan()));
           if (!copied.ok()) {
             call.host.sessions().Erase(to->id);
             return copied;
