@@ -13,6 +13,7 @@
 #include <csignal>
 #include <cstring>
 #include <string_view>
+#include <thread>
 
 extern char** environ;
 
@@ -26,8 +27,7 @@ namespace weir {
 namespace {
 
 constexpr size_t kMaxErrorBytes = 4096;
-constexpr std::chrono::milliseconds kTick{50};      // how soon a stop request is noticed
-constexpr std::chrono::milliseconds kEnding{5000};  // time limit for a child to exit after it closed its output
+constexpr std::chrono::milliseconds kTick{50};  // how soon a stop request is noticed
 
 // "[png @ 0x55d0c0ffee00] bad" -> "[png] bad": addresses in the child's memory tell nobody anything useful.
 std::string WithoutAddresses(std::string line) {
@@ -84,7 +84,7 @@ void Limit(pid_t pid, __rlimit_resource what, int64_t value) {
 }  // namespace
 
 Result<std::unique_ptr<Child>> Child::Start(const std::vector<std::string>& argv, int stdin_fd,
-                                            const ChildLimits& limits) {
+                                            const ChildLimits& limits, ChildErrors errors) {
   if (argv.empty() || argv[0].empty()) return InvalidArgument("a child process needs a program");
   Pipe out, err;
   WEIR_RETURN_IF_ERROR(out.Open());
@@ -97,7 +97,8 @@ Result<std::unique_ptr<Child>> Child::Start(const std::vector<std::string>& argv
     posix_spawn_file_actions_addopen(&spawn.actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   }
   posix_spawn_file_actions_adddup2(&spawn.actions, out.ends[1], STDOUT_FILENO);
-  posix_spawn_file_actions_adddup2(&spawn.actions, err.ends[1], STDERR_FILENO);
+  const Pipe& of_errors = errors == ChildErrors::kAsOutput ? out : err;
+  posix_spawn_file_actions_adddup2(&spawn.actions, of_errors.ends[1], STDERR_FILENO);
 #if WEIR_CAN_CLOSE_FROM
   // Not descriptors that our host process opened without O_CLOEXEC: a child that holds the write end of the pipe it
   // reads from never sees its end.
@@ -126,8 +127,7 @@ Result<std::unique_ptr<Child>> Child::Start(const std::vector<std::string>& argv
   if (error != 0) {
     child->pid_ = -1;
     if (error == ENOENT || error == EACCES) {
-      return NotFound("cannot start {}: {}; images and video need ffmpeg and ffprobe installed", argv[0],
-                      std::strerror(error));
+      return NotFound("cannot start {}: {}", argv[0], std::strerror(error));
     }
     return IoError("cannot start {}: {}", argv[0], std::strerror(error));
   }
@@ -223,19 +223,28 @@ Result<int64_t> Child::Read(uint8_t* to, int64_t n, const std::atomic<bool>* sto
   }
 }
 
-Status Child::Finish() {
+Status Child::Finish(const std::atomic<bool>* stop) {
   Close(&out_);
-  Clock::time_point until = Clock::now() + kEnding;
-  if (limits_.wall_ms > 0) until = std::min(until, started_ + std::chrono::milliseconds(limits_.wall_ms));
+  const auto stopped = [stop] { return stop != nullptr && stop->load(std::memory_order_relaxed); };
+  const Clock::time_point never = Clock::time_point::max();
+  const Clock::time_point wall = limits_.wall_ms > 0 ? started_ + std::chrono::milliseconds(limits_.wall_ms) : never;
+  const Clock::time_point ending =
+      limits_.ending_ms > 0 ? Clock::now() + std::chrono::milliseconds(limits_.ending_ms) : never;
+  const Clock::time_point until = std::min(wall, ending);
   // Standard error ends with the child, or a little earlier.
-  while (err_ >= 0 && Clock::now() < until && !Reap(false)) Poll(until);
+  while (err_ >= 0 && Clock::now() < until && !stopped() && !Reap(false)) Poll(std::min(until, Clock::now() + kTick));
   DrainErrors();
-  while (!Reap(false)) {
+  for (std::chrono::milliseconds pause{1}; !Reap(false); pause = std::min(2 * pause, kTick)) {
+    if (stopped()) {
+      Kill();
+      return Cancelled("stopped while waiting for the end of {}", name_);
+    }
     if (Clock::now() >= until) {
       Kill();
-      return IoError("{} did not end and was ended", name_);
+      return until == wall ? IoError("{} took longer than {} ms and was ended", name_, limits_.wall_ms)
+                           : IoError("{} did not end and was ended", name_);
     }
-    usleep(1000);
+    std::this_thread::sleep_for(pause);
   }
   return Failure();
 }

@@ -27,6 +27,12 @@ struct ChildLimits {
   int64_t stall_ms = 0;      // from a call of Read() to its first byte
   int64_t cpu_s = 0;         // CPU time
   int64_t memory_bytes = 0;  // address space
+  int64_t ending_ms = 5000;  // from the end of its output to its own
+};
+
+enum class ChildErrors {
+  kKept,     // the beginning of standard error, for Complaint()
+  kAsOutput  // it is the same as standard output
 };
 
 class Child {
@@ -38,15 +44,16 @@ class Child {
   // Starts argv[0], looked up in PATH if it has no slash. `stdin_fd` becomes its standard input and is still owned by
   // the caller; -1: none. kNotFound when there is no such program, kIo when the system refuses.
   static Result<std::unique_ptr<Child>> Start(const std::vector<std::string>& argv, int stdin_fd,
-                                              const ChildLimits& limits);
+                                              const ChildLimits& limits, ChildErrors errors = ChildErrors::kKept);
 
   // Blocks until at least one byte of standard output is available, returns at most n bytes; 0 at its end. kIo when a
   // limit was exceeded, kCancelled when `*stop` became true (polled every 50 ms); the child is then dead.
   Result<int64_t> Read(uint8_t* to, int64_t n, const std::atomic<bool>* stop = nullptr);
 
-  // Waits for the child to exit, bounded by the wall limit (or 5 s). Ok when it exited with 0; otherwise kCorrupt with
-  // the first line that it wrote to standard error; kIo when a limit ended it. Call it once, after Read() returned 0.
-  Status Finish();
+  // Waits for the child to exit, bounded by wall_ms and ending_ms. Ok when it exited with 0; otherwise kCorrupt with
+  // the first line that it wrote to standard error; kIo when a limit ended it, kCancelled when `*stop` did, as for
+  // Read(). Call it once, after Read() returned 0.
+  Status Finish(const std::atomic<bool>* stop = nullptr);
 
   // The first line that it has written to standard error so far, without control characters and without addresses of
   // its memory, which ffmpeg prints; may be empty.

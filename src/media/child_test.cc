@@ -105,11 +105,48 @@ TEST(Child, WhatTheHostOpenedIsNotInherited) {
   EXPECT_TRUE((*child)->Finish().ok());
 }
 
+// The time to end may be as long as the wall limit; a stop request is noticed meanwhile.
+TEST(Child, AfterItsOutputItMayWorkOn) {
+  const std::string quiet = "exec >/dev/null 2>&1; ";
+  ChildLimits limits;
+  limits.ending_ms = 200;
+  auto child = Shell(quiet + "sleep 1", limits);
+  ASSERT_TRUE(ReadToEnd(*child).ok());
+  EXPECT_EQ(child->Finish().code(), StatusCode::kIo);
+  limits.ending_ms = 0;
+  child = Shell(quiet + "sleep 1", limits);
+  ASSERT_TRUE(ReadToEnd(*child).ok());
+  EXPECT_TRUE(child->Finish().ok());
+  limits.wall_ms = 300;
+  child = Shell(quiet + "sleep 60", limits);
+  ASSERT_TRUE(ReadToEnd(*child).ok());
+  EXPECT_EQ(child->Finish().message(), "sh took longer than 300 ms and was ended");
+  limits.wall_ms = 0;
+  child = Shell(quiet + "sleep 60", limits);
+  ASSERT_TRUE(ReadToEnd(*child).ok());
+  std::atomic<bool> stop{false};
+  std::thread stopper([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    stop = true;
+  });
+  EXPECT_EQ(child->Finish(&stop).code(), StatusCode::kCancelled);
+  stopper.join();
+  ExpectNoChildren();
+}
+
+TEST(Child, ErrorsMayBeOutput) {
+  auto child = Child::Start({"/bin/sh", "-c", "echo a; echo b >&2; echo c; exit 3"}, -1, {}, ChildErrors::kAsOutput);
+  ASSERT_TRUE(child.ok());
+  EXPECT_EQ(*ReadToEnd(**child), "a\nb\nc\n");
+  EXPECT_EQ((*child)->Finish().message(), "sh failed with code 3");
+}
+
 TEST(Child, NoSuchProgram) {
   const auto child = Child::Start({"/nonexistent/ffmpeg"}, -1, {});
   ASSERT_FALSE(child.ok());
   EXPECT_EQ(child.status().code(), StatusCode::kNotFound);
   EXPECT_NE(child.status().message().find("/nonexistent/ffmpeg"), std::string::npos);
+  EXPECT_EQ(child.status().message().find("video"), std::string::npos) << "not every program is a decoder";
   EXPECT_EQ(Child::Start({}, -1, {}).status().code(), StatusCode::kInvalidArgument);
   ExpectNoChildren();
 }

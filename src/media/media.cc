@@ -45,6 +45,13 @@ Status About(const std::string& source, const Status& status) {
   return status.ok() ? status : Status(status.code(), source + ": " + status.message());
 }
 
+Result<std::unique_ptr<Child>> StartDecoder(const std::vector<std::string>& argv, int stdin_fd,
+                                            const ChildLimits& limits) {
+  auto child = Child::Start(argv, stdin_fd, limits);
+  if (child.status().code() != StatusCode::kNotFound) return child;
+  return NotFound("{}; images and video need ffmpeg and ffprobe installed", child.status().message());
+}
+
 // "30000/1001"
 double Ratio(const std::string& text) {
   const size_t slash = text.find('/');
@@ -154,7 +161,7 @@ Result<MediaInfo> ProbeMedia(const std::string& source, const MediaOptions& opti
         "json"}) {
     argv.push_back(word);
   }
-  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Child> child, Child::Start(argv, input.fd, PictureLimits(options)));
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Child> child, StartDecoder(argv, input.fd, PictureLimits(options)));
   std::string text(static_cast<size_t>(kMaxProbeBytes), '\0');
   int64_t n = 0;
   while (true) {
@@ -193,7 +200,7 @@ Result<Image> DecodeImage(const std::string& source, Ledger& ledger, const Media
        {"-map", "0:v:0", "-frames:v", "1", "-f", "image2pipe", "-c:v", "ppm", "-pix_fmt", "rgb24", "pipe:1"}) {
     argv.push_back(word);
   }
-  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Child> child, Child::Start(argv, input.fd, PictureLimits(options)));
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Child> child, StartDecoder(argv, input.fd, PictureLimits(options)));
   const Result<bool> read = ReadPpm(ReadsFrom(*child, nullptr), allocate);
   if (!read.ok()) return About(source, read.status());
   const Status finished = child->Finish();
@@ -232,7 +239,7 @@ Result<std::unique_ptr<FrameReader>> FrameReader::Open(const std::string& source
   out->source_ = source;
   // A stream never ends, so its wall time is not limited, only its silence.
   const ChildLimits limits = {0, options.media.wall_ms, options.cpu_s, options.media.memory_bytes};
-  WEIR_ASSIGN_OR_RETURN(out->child_, Child::Start(argv, input.fd, limits));
+  WEIR_ASSIGN_OR_RETURN(out->child_, StartDecoder(argv, input.fd, limits));
   return out;
 }
 
