@@ -54,6 +54,7 @@ void AddRuleFlags(CLI::App& app, RuleFlags* flags) {
       ->needs(when)
       ->check(Between(0.01, 1000.0))
       ->capture_default_str();
+  app.add_flag("--scores", flags->scores, "print every rule's score, and its log-odds, at every check")->needs(when);
   app.add_option("--odds", flags->tuning.least, "log-odds below which no event begins")
       ->needs(when)
       ->check(Between(-30.0, 30.0))
@@ -100,7 +101,7 @@ Result<int64_t> TokensOfACheck(const std::vector<Rule>& rules, const LoadedModel
 Result<std::unique_ptr<RuleWatch>> RuleWatch::Make(const RuleFlags& flags, std::vector<Rule> rules, Session& session,
                                                    const Tokenizer& tokenizer, const Conversation& conversation,
                                                    bool json) {
-  std::unique_ptr<RuleWatch> out(new RuleWatch(session, tokenizer, json));
+  std::unique_ptr<RuleWatch> out(new RuleWatch(session, tokenizer, json, flags.scores));
   for (Rule& rule : rules) {
     const std::string when = rule.when();
     const auto id = out->rules_.Add(std::move(rule), conversation, session.plan().aside_slots);
@@ -118,7 +119,23 @@ Result<std::unique_ptr<RuleWatch>> RuleWatch::Make(const RuleFlags& flags, std::
 Status RuleWatch::Check(const Conversation& conversation, int64_t t_ms, const nlohmann::ordered_json& more) {
   std::vector<RuleEvent> events;
   WEIR_RETURN_IF_ERROR(rules_.Check(session_, conversation, t_ms, &events, &StopFlag()));
+  if (scores_) TellScores(t_ms, more);
   return Tell(events, more);
+}
+
+void RuleWatch::TellScores(int64_t t_ms, const nlohmann::ordered_json& more) const {
+  Json line = {{"type", "scores"}, {"t_ms", t_ms}};
+  if (more.is_object()) line.update(more);
+  std::string text;
+  for (const RuleSet::Watched& watched : rules_.rules()) {
+    line["rules"].push_back({{"rule", watched.rule.id}, {"log_odds", watched.log_odds}, {"score", watched.score}});
+    text += fmt::format(" {} {:.1f} ({:.1f})", watched.rule.id, watched.score, watched.log_odds);
+  }
+  if (json_) {
+    Print(stdout, "{}\n", JsonText(line));
+  } else {
+    Print(stdout, "[{}]{}\n", TimeText(t_ms), text);
+  }
 }
 
 Status RuleWatch::Repeat(int64_t n, int64_t t_ms) {

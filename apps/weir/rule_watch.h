@@ -21,7 +21,8 @@ inline constexpr int kRuleTokens = 192;
 struct RuleFlags {
   std::vector<std::string> when;
   std::string then, cooldown, then_limit = "30s";
-  int check = 0;  // 0: a default of the kind of stream
+  int check = 0;        // 0: a default of the kind of stream
+  bool scores = false;  // a line for every check
   RuleTuning tuning;
 };
 // --when; and all flags.
@@ -54,13 +55,14 @@ class RuleWatch {
   std::string FiguresText() const;
 
  private:
-  RuleWatch(Session& session, const Tokenizer& tokenizer, bool json)
-      : session_(session), rules_(tokenizer), json_(json) {}
+  RuleWatch(Session& session, const Tokenizer& tokenizer, bool json, bool scores)
+      : session_(session), rules_(tokenizer), json_(json), scores_(scores) {}
+  void TellScores(int64_t t_ms, const nlohmann::ordered_json& more) const;
   Status Tell(const std::vector<RuleEvent>& events, const nlohmann::ordered_json& more);
 
   Session& session_;
   RuleSet rules_;
-  const bool json_;
+  const bool json_, scores_;
   int64_t n_events_ = 0;
   std::unique_ptr<EventCommand> command_;  // nullptr: none
 };

@@ -29,7 +29,7 @@ Usual UsualOf(const std::deque<double>& values) {
   out.median = Median({values.begin(), values.end()});
   std::vector<double> distance;
   for (const double value : values) distance.push_back(std::abs(value - out.median));
-  out.spread = std::max(1.4826 * Median(std::move(distance)), 1.0);
+  out.spread = std::clamp(1.4826 * Median(std::move(distance)), RuleTracker::kLeastSpread, RuleTracker::kMostSpread);
   return out;
 }
 
@@ -81,7 +81,8 @@ RuleTracker::Step RuleTracker::Check(double log_odds, int64_t t_ms) {
   out.score = Score(odds);
   if (holds_) {
     peak_ = std::max(peak_, out.score);
-    n_below_ = out.score < tuning_.off ? n_below_ + 1 : 0;
+    const bool below = out.score < tuning_.off || odds < tuning_.least - kFall;
+    n_below_ = below ? n_below_ + 1 : 0;
     if (n_below_ < tuning_.n_end) return out;
     holds_ = false;
     n_above_ = n_below_ = 0;

@@ -2,15 +2,19 @@
 // When a rule holds: a state machine over the log-odds of its condition, one number a check.
 //
 // Models answer "yes" more readily to some questions than to others. So a rule is measured against itself: its score is
-// how far the log-odds are above their median, in units of their usual spread, or of one nat where they spread less.
-// Median and spread are of the latest kUsual checks at which the rule did not hold.
+// how far the log-odds are above their median, in units of their usual spread, but of no less than kLeastSpread and no
+// more than kMostSpread nats. Median and spread are of the latest kUsual checks at which the rule did not hold.
 //
-//   score = (log_odds - median) / max(1.4826 * median absolute deviation, 1)
+//   score = (log_odds - median) / clamp(1.4826 * median absolute deviation, kLeastSpread, kMostSpread)
+//
+// The odds of a "no" vary without meaning anything: where a spread of four nats and more was taken for what it is, no
+// certain "yes" was far enough above it.
 //
 // It begins to hold at n_begin checks in a row with score >= on and log_odds >= least, and ceases at n_end checks in a
-// row with score < off. After that it rests for cooldown_ms. The first n_calibrate checks only teach it what is usual.
-// If the condition was true meanwhile, the median is that of the exception: a fall as deep as the rise of an event,
-// within the first kUsual checks, makes it learn anew.
+// row with score < off, or with log-odds of kFall below `least`: a "no" that is likelier than usual is one. After that
+// it rests for cooldown_ms. The first n_calibrate checks only teach it what is usual. If the condition was true
+// meanwhile, the median is that of the exception: a fall as deep as the rise of an event, within the first kUsual
+// checks, makes it learn anew.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +27,7 @@ namespace weir {
 
 struct RuleTuning {
   double on = 3, off = 1.5;
-  double least = -1;
+  double least = 1.5;
   int32_t n_begin = 2, n_end = 2;
   int32_t n_calibrate = 8;
   int64_t cooldown_ms = 0;
@@ -34,6 +38,7 @@ Status CheckTuning(const RuleTuning& tuning);
 class RuleTracker {
  public:
   static constexpr int kUsual = 64;
+  static constexpr double kLeastSpread = 1, kMostSpread = 3, kFall = 3;
 
   // REQUIRES: CheckTuning(tuning).ok().
   explicit RuleTracker(const RuleTuning& tuning) : tuning_(tuning) {}

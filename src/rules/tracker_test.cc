@@ -91,17 +91,28 @@ TEST_F(RuleTrackerTest, SingleChecksAreNotEnough) {
 }
 
 TEST_F(RuleTrackerTest, BetweenTheThresholdsItStaysAsItIs) {
-  Run(Times(12, -2));
-  EXPECT_EQ(Run(Times(4, 0.5)), "....");  // score 2.5
-  EXPECT_EQ(Run(Times(2, 1)), ".B");
-  EXPECT_EQ(Run(Times(4, -0.4)), "....");  // score 1.6
-  EXPECT_EQ(Run(Times(2, -0.6)), ".E");
+  Run(Times(12, -1));
+  EXPECT_EQ(Run(Times(4, 1.6)), "....");  // score 2.6
+  EXPECT_EQ(Run(Times(2, 2)), ".B");
+  EXPECT_EQ(Run(Times(4, 0.6)), "....");  // score 1.6
+  EXPECT_EQ(Run(Times(2, 0.4)), ".E");
 }
 
 TEST_F(RuleTrackerTest, UnlikelyIsNeverAnEvent) {
   Run(Times(12, -20));
-  EXPECT_EQ(Run(Times(5, -2)), ".....");
-  EXPECT_EQ(Run(Times(2, -1)), ".B");
+  EXPECT_EQ(Run(Times(5, 1)), ".....");
+  EXPECT_EQ(Run(Times(2, 1.5)), ".B");
+}
+
+// The odds of "no" vary by many nats; a sure "yes" is above all of them, and a likelier "no" than usual is no "yes".
+TEST_F(RuleTrackerTest, WhatVariesVeryMuchIsStillSeen) {
+  std::vector<double> noisy;
+  for (int i = 0; i < 64; ++i) noisy.push_back(-14 + 12 * (i % 7) / 6.0);  // -14 to -2, a spread of 4.5
+  EXPECT_EQ(Run(noisy), std::string(64, '.'));
+  EXPECT_EQ(Run(Times(3, 2)), ".B.");
+  EXPECT_EQ(Run(Times(3, -1.4)), "...") << "no end: a score of 2";
+  EXPECT_EQ(Run(Times(2, -1.6)), ".E");
+  EXPECT_EQ(Run(Times(2, 2)), ".B");
 }
 
 TEST_F(RuleTrackerTest, ALongHoldIsReachedByAYoungRule) {
