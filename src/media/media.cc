@@ -41,8 +41,15 @@ void AddMaxBlock(const MediaInfo& info, std::vector<std::string>* argv) {
 }
 
 // Adds the source's name to a child's error.
+// Decoders repeat the names of their sources.
 Status About(const std::string& source, const Status& status) {
-  return status.ok() ? status : Status(status.code(), source + ": " + status.message());
+  if (status.ok()) return status;
+  const std::string name = WithoutPassword(source);
+  std::string what = status.message();
+  for (size_t at = 0; name != source && (at = what.find(source, at)) != std::string::npos; at += name.size()) {
+    what.replace(at, source.size(), name);
+  }
+  return Status(status.code(), name + ": " + what);
 }
 
 Result<std::unique_ptr<Child>> StartDecoder(const std::vector<std::string>& argv, int stdin_fd,

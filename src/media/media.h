@@ -5,8 +5,8 @@
 // A source is named by one text:
 //   a path         a regular file, recognised by its contents, not its name; a named pipe; a camera (/dev/video*)
 //   -              standard input
-//   rtsp://...     a network stream, only if named by the user. No file can make ffmpeg open a network connection: for
-//                  everything else the protocols are limited to `file` and `pipe`.
+//   rtsp://...     a network stream, rtsps:, http: and https: too, only if named by the user. No file can make ffmpeg
+//                  open a network connection: for everything else the protocols are limited to `file` and `pipe`.
 // Names never reach ffmpeg's own name syntax (patterns, protocols, options): a file is opened here and passed as an
 // open descriptor.
 //

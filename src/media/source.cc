@@ -5,8 +5,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <initializer_list>
+#include <string_view>
 #include <utility>
 
 #include "media/memory_file.h"
@@ -19,14 +22,21 @@ constexpr const char* kSelfContainedFormats =
     "png_pipe,jpeg_pipe,webp_pipe,bmp_pipe,tiff_pipe,pgm_pipe,ppm_pipe,gif,mov,matroska,avi,mpegts,mpeg,ogg,flv,"
     "yuv4mpegpipe";
 
-// An address as messages show it.
-std::string WithoutPassword(const std::string& source) {
-  const size_t begin = source.find("://") + 3, end = source.find('/', begin);
-  const size_t at = source.substr(0, end).rfind('@');
-  return at == std::string::npos || at < begin ? source : source.substr(0, begin) + "..." + source.substr(at);
+// Those that a web server may send: one stream, which names no other.
+constexpr const char* kStreamFormats = "mpjpeg,mpegts,mjpeg,h264,hevc,flv,matroska,mov,ogg,yuv4mpegpipe";
+
+bool Begins(const std::string& source, std::initializer_list<std::string_view> kinds) {
+  return std::ranges::any_of(kinds, [&](std::string_view kind) { return source.starts_with(kind); });
 }
 
 }  // namespace
+
+std::string WithoutPassword(const std::string& source) {
+  const size_t kind = source.find("://");
+  if (kind == std::string::npos) return source;
+  const size_t begin = kind + 3, at = source.substr(0, source.find('/', begin)).rfind('@');
+  return at == std::string::npos || at < begin ? source : source.substr(0, begin) + "..." + source.substr(at);
+}
 
 OpenSource::OpenSource(OpenSource&& other) noexcept
     : fd(std::exchange(other.fd, -1)),
@@ -39,12 +49,22 @@ OpenSource::~OpenSource() {
   if (owned && fd >= 0) close(fd);
 }
 
+bool IsLiveSource(const std::string& source) {
+  return Begins(source, {"rtsp://", "rtsps://", "http://", "https://", "/dev/video"});
+}
+
 Result<OpenSource> OpenMediaSource(const std::string& source, bool again) {
   OpenSource out;
   const Status only_once = InvalidArgument("{} can be read only once, and asking what it is would use it up", source);
   if (source.empty()) return InvalidArgument("a picture or video needs a name");
   if (source.find('\0') != std::string::npos) return InvalidArgument("the name of a picture or video has a zero byte");
-  if (source.starts_with("rtsp://") || source.starts_with("rtsps://")) {
+  if (Begins(source, {"http://", "https://"})) {
+    out.live = out.once = true;
+    out.arguments = {
+        "-protocol_whitelist", "http,https,tcp,tls,crypto", "-format_whitelist", kStreamFormats, "-i", source};
+    return out;
+  }
+  if (Begins(source, {"rtsp://", "rtsps://"})) {
     out.live = out.once = true;
     out.arguments = {
         "-protocol_whitelist", "rtsp,rtsps,rtp,srtp,udp,tcp,tls,crypto", "-rtsp_transport", "tcp", "-i", source};
@@ -68,7 +88,7 @@ Result<OpenSource> OpenMediaSource(const std::string& source, bool again) {
     if (const size_t kind = source.find("://"); kind != std::string::npos && kind > 0) {
       return Unsupported(
           "{}: addresses of the kind {}:// are not supported; a picture or video is a file, a named pipe, a camera "
-          "(/dev/video0), an rtsp:// or rtsps:// stream, or - for standard input",
+          "(/dev/video0), an rtsp://, rtsps://, http:// or https:// stream, or - for standard input",
           WithoutPassword(source), source.substr(0, kind));
     }
     return errno == ENOENT || errno == ENOTDIR ? NotFound("{}: no such file", source)

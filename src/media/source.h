@@ -23,6 +23,12 @@ struct OpenSource {
   std::vector<std::string> arguments;  // up to and including -i INPUT
 };
 
+// A source as messages show it.
+std::string WithoutPassword(const std::string& source);
+
+// Whether such a name is that of a camera or a stream, which may come back after it ended.
+bool IsLiveSource(const std::string& source);
+
 // kNotFound, kInvalidArgument (a directory, a socket; with `again` set, a source that can be read only once), kIo.
 // Opening a named pipe waits for its writer.
 Result<OpenSource> OpenMediaSource(const std::string& source, bool again = false);

@@ -112,6 +112,34 @@ TEST_F(RulesTest, AVideosEventsAndNoTraceOfThem) {
   EXPECT_EQ(answers(plain).size(), 5u);
 }
 
+TEST_F(RulesTest, ScoresOfEveryCheck) {
+  const std::string log = dir_.Write("app.log", Log(60));
+  const Arguments rules = Join({"--fast", "--when", "who came? => the man", "--when", "where => sea"}, eager_);
+  const RunResult plain = Ok(Text(log, rules)), told = Ok(Text(log, Join(rules, {"--scores"})));
+  json report;
+  const std::vector<json> events = Events(told, &report);
+  std::map<int64_t, json> at;  // by line
+  for (const std::string& line : Lines(told.out)) {
+    const json row = json::parse(line, nullptr, false);
+    if (row["type"] != "scores") continue;
+    ASSERT_EQ(row["rules"].size(), 2u);
+    at[row["line"]] = row["rules"];
+  }
+  EXPECT_EQ(report["rules"]["checks"], at.size());
+  ASSERT_FALSE(events.empty());
+  for (const json& event : events) {
+    const json& rule = at[event["line"]][event["rule"] == "r1" ? 0 : 1];
+    EXPECT_EQ(rule["rule"], event["rule"]);
+    EXPECT_EQ(rule["score"], event["score"]);
+    EXPECT_EQ(rule["log_odds"], event["log_odds"]);
+  }
+  json plain_report;
+  EXPECT_EQ(Events(plain, &plain_report), events);
+  const RunResult text =
+      Ok(Text(log, {"--fast", "--when", "who came? => the man", "--when", "where => sea", "--scores"}));
+  EXPECT_NE(text.out.find("[0:00:00.0] r1 "), std::string::npos) << text.out;
+}
+
 TEST_F(RulesTest, StillFramesAreLeftOutButCount) {
   if (!HasFfmpeg()) GTEST_SKIP() << "ffmpeg and ffprobe are not installed";
   std::string still = Y4mBytes(1, 5);
@@ -233,12 +261,17 @@ TEST_F(RulesTest, BadRulesAreOneLine) {
 }
 
 TEST_F(RulesTest, AddressesOfOtherKindsNameTheSupportedOnes) {
-  for (const std::string source : {"http://me:secret@camera/1", "udp://camera:5000", "file:///etc/passwd"}) {
+  for (const std::string source : {"srt://me:secret@camera/1", "udp://camera:5000", "file:///etc/passwd"}) {
     ExpectError(Video(source, {"--when", "a => b"}),
                 {source.substr(0, source.find(':')) + "://", "not supported", "rtsp://", "/dev/video0"}, true);
   }
-  const RunResult run = Run(Video("http://me:secret@camera/1", {}));
-  EXPECT_EQ(run.err.find("secret"), std::string::npos) << run.err;
+  // Of a kind that is not, and of one that is: nobody listens there.
+  for (const char* address : {"srt://me:secret@camera/1", "rtsp://me:secret@127.0.0.1:1/1"}) {
+    const RunResult run = Run(Video(address, {}));
+    EXPECT_NE(run.code, 0);
+    EXPECT_EQ(run.err.find("secret"), std::string::npos) << run.err;
+    EXPECT_EQ(run.err.find("0x"), std::string::npos) << "addresses of a decoder's memory: " << run.err;
+  }
 }
 
 TEST_F(RulesTest, ThePlanHasTheirRoomAndTheirTokens) {

@@ -125,9 +125,22 @@ class Watcher {
     append.stop = &StopFlag();
     if (frame.pixels == nullptr) return rules_ == nullptr ? Status() : rules_->Repeat(frame.n_still, t_ms_);
     WEIR_RETURN_IF_ERROR(talk_.OpenTurn(Reading()));
+    if (frame.gap_ms > 0) WEIR_RETURN_IF_ERROR(MarkGap(frame.gap_ms));
     WEIR_RETURN_IF_ERROR(reader_.ReadPrepared(frame.pixels, append));
     if (++n_looked_ % check_every_ != 0 || rules_ == nullptr) return Status();
     return rules_->Check(talk_.conversation(), t_ms_);
+  }
+
+  // The source was away: the stream says so, in words that the model reads.
+  Status MarkGap(int64_t gap_ms) {
+    const std::string words = fmt::format("[no picture for {:.0f} s]\n", std::ceil(static_cast<double>(gap_ms) / 1000));
+    WEIR_RETURN_IF_ERROR(talk_.Read(tokenizer_.Encode(words, {.add_special = false}), Reading()));
+    if (json_) {
+      Print(stdout, "{}\n", JsonText({{"type", "gap"}, {"t_ms", t_ms_}, {"gap_ms", gap_ms}}));
+    } else {
+      Print(stdout, "[{}] {}", TimeText(t_ms_), words);
+    }
+    return FlushOutput();
   }
 
   Status Ask(const std::string& question) {
@@ -210,6 +223,7 @@ class Watcher {
                                    {"frames_still", frames.still},
                                    {"frames_dropped", frames.dropped},
                                    {"frames_waiting", frames.waiting},
+                                   {"gaps", frames.gaps},
                                    {"frames_per_s", FramesPerSecond()},
                                    {"tokens_seen", tokens.seen},
                                    {"tokens_kept", tokens.kept},
@@ -313,6 +327,7 @@ Status Watch(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, 
   options.frames = ToFrameOptions(pictures);
   options.frames.real_time = !flags.fast;
   options.drop = !flags.fast;
+  if (flags.fast) options.reopen_ms = 0;  // the stream's own end is wanted
   // A live source may take a while between frames.
   options.frames.media.wall_ms =
       std::max(options.frames.media.wall_ms, static_cast<int64_t>(std::llround(std::min(3000 / pictures.fps, 1e9))));
@@ -343,6 +358,9 @@ Status Watch(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, 
     } else if (feed->ended()) {
       break;
     }
+    if (const Status away = feed->TakeTrouble(); !away.ok()) {
+      Print(stderr, "weir: warning: {}; trying again\n", Printable(away.message()));
+    }
   }
   WEIR_RETURN_IF_ERROR(feed->status());
   while (!StopFlag() && questions.Next(watcher.t_ms(), true, &question)) {
@@ -359,6 +377,7 @@ constexpr const char* kExamples =
     R"(Rules (--when) are asked aside: the model reads the question, its odds of yes against no are noted, and the question
 is gone. A rule's score is how far these odds are above what is usual for it; its first 8 checks teach it that. An
 event begins after --hold checks in a row with a score of --score, and ends when it falls below half of that.
+--scores shows them.
 
   weir watch door.mp4 -m M.gguf --mmproj V.gguf --when "a parcel lies at the door" --then 'notify-send "$WEIR_EVENT_WHEN"'
   weir watch rtsp://camera/1 -m M.gguf --mmproj V.gguf --skip-still 10s --when "a person is in the room" -o json
@@ -374,9 +393,10 @@ Action AddWatch(CLI::App& sub) {
   auto rules = std::make_shared<RuleFlags>();
   answer->n_predict = 128;
   AddModelFlags(sub, model.get());
-  CLI::Option* source = sub.add_option("video,-f,--file", flags->source,
-                                       "video, pipe, camera (/dev/video0) or rtsp:// stream; - is standard input")
-                            ->type_name("FILE");
+  CLI::Option* source =
+      sub.add_option("video,-f,--file", flags->source,
+                     "video, pipe, camera (/dev/video0), rtsp:// or http:// stream; - is standard input")
+          ->type_name("FILE");
   CLI::Option* follow = sub.add_option("--follow", flags->follow,
                                        "in place of a video: a text, from its end on as it grows; - is standard input")
                             ->excludes(source)
