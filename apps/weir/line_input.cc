@@ -7,6 +7,7 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <clocale>
@@ -15,6 +16,7 @@
 #include <cstring>
 #include <cwchar>
 #include <string_view>
+#include <utility>
 
 #include "base/utf8.h"
 #include "common.h"
@@ -161,6 +163,9 @@ class LineInput::Editor {
     return Event::kNothing;
   }
 
+  void SetCommands(std::vector<std::string> commands) { commands_ = std::move(commands); }
+  void SetStatus(const std::string& status) { status_.assign(status.begin(), status.end()); }
+
   void Redraw() {
     const Utf8Locale utf8;
     const LineInfoW* typed = polled_ ? el_wline(editor_) : nullptr;
@@ -188,10 +193,13 @@ class LineInput::Editor {
     el_wset(editor_, EL_CLIENTDATA, this);
     el_wset(editor_, EL_GETCFN, Next);
     el_wset(editor_, EL_PROMPT, Prompt);
+    el_wset(editor_, EL_RPROMPT, Status);
     el_wset(editor_, EL_HIST, history_w, history_);
     el_wset(editor_, EL_EDITOR, L"emacs");
     el_wset(editor_, EL_ADDFN, L"weir-paste", L"Insert what is pasted", Paste);
     el_wset(editor_, EL_BIND, kPasteBegins, L"weir-paste", nullptr);
+    el_wset(editor_, EL_ADDFN, L"weir-complete", L"Complete a command or a file's name", Complete);
+    el_wset(editor_, EL_BIND, L"\t", L"weir-complete", nullptr);
     // Between lines too, the kernel must not collect a line of its own: it would cut it.
     el_wset(editor_, EL_SETTY, L"-x", L"-icanon", nullptr);
     termios mode = terminal_at_start.mode;
@@ -224,6 +232,7 @@ class LineInput::Editor {
     return static_cast<Editor*>(out);
   }
   static wchar_t* Prompt(EditLine* editor) { return Of(editor)->prompt_.data(); }
+  static wchar_t* Status(EditLine* editor) { return Of(editor)->status_.data(); }
 
   // The next character: 1, 0 at the end, -1 after Ctrl-C. Polled, the rest of a key or of a paste that does not come is
   // not waited for.
@@ -297,6 +306,33 @@ class LineInput::Editor {
     return CC_REFRESH;
   }
 
+  // Of a command, what all that begin alike have in common, and a list of them where nothing can be added; after a
+  // command that takes a file, its name. Other text is not completed.
+  static unsigned char Complete(EditLine* editor, int key) {
+    const Editor& self = *Of(editor);
+    const LineInfoW* const line = el_wline(editor);
+    const std::string typed = Utf8({line->buffer, line->cursor});
+    std::vector<std::string> fit;
+    for (const std::string& command : self.commands_) {
+      if (command.ends_with(' ') && typed.starts_with(command)) return _el_fn_complete(editor, key);
+      if (command.starts_with(typed)) fit.push_back(command);
+    }
+    if (!typed.starts_with('/') || fit.empty()) return CC_ERROR;
+    std::string shared = fit[0];
+    for (const std::string& command : fit) {
+      shared.resize(static_cast<size_t>(std::ranges::mismatch(shared, command).in1 - shared.begin()));
+    }
+    if (shared.size() > typed.size()) {
+      const std::wstring rest(shared.begin() + static_cast<std::ptrdiff_t>(typed.size()), shared.end());
+      return el_winsertstr(editor, rest.c_str()) == 0 ? CC_REFRESH : CC_ERROR;
+    }
+    if (fit.size() == 1) return CC_NORM;
+    std::fputc('\n', self.screen_);
+    for (const std::string& command : fit) std::fprintf(self.screen_, "%s  ", command.c_str());
+    std::fputc('\n', self.screen_);
+    return CC_REDISPLAY;
+  }
+
   static std::string Utf8(std::wstring_view text) {
     std::string out;
     for (const wchar_t c : text) AppendUtf8(static_cast<char32_t>(c), &out);
@@ -307,7 +343,8 @@ class LineInput::Editor {
   EditLine* editor_ = nullptr;
   HistoryW* history_ = nullptr;
   std::FILE* screen_ = nullptr;
-  std::wstring prompt_;
+  std::wstring prompt_, status_;
+  std::vector<std::string> commands_;
   bool stopped_ = false, polled_ = false;
   int columns_ = 0, rows_ = 0;
 };
@@ -323,6 +360,14 @@ LineInput::Event LineInput::Read(const char* prompt, std::string* line) {
 LineInput::Event LineInput::Poll(std::string* line) {
   line->clear();
   return editor_ != nullptr ? editor_->Poll(line) : NextLine(0, line);
+}
+
+void LineInput::SetCommands(std::vector<std::string> commands) {
+  if (editor_ != nullptr) editor_->SetCommands(std::move(commands));
+}
+
+void LineInput::SetStatus(const std::string& status) {
+  if (editor_ != nullptr) editor_->SetStatus(status);
 }
 
 void LineInput::Redraw() {

@@ -2,15 +2,17 @@
 // Reads lines of any length that a user types or pastes.
 //
 // On a terminal they can be edited (libedit: arrow keys, Ctrl-A, Ctrl-K and so on) and recalled with the up and down
-// arrows; several lines pasted at once are one message where the terminal marks a paste, as nearly all do. Left to
-// itself, the kernel cuts a terminal's lines at 4,095 bytes; while a LineInput exists it does not, nor does it cut what
-// is typed ahead. From a pipe or a file, lines are read as they are.
+// arrows; Tab completes commands, and names of files after those that take one; several lines pasted at once are one
+// message where the terminal marks a paste, as nearly all do. Left to itself, the kernel cuts a terminal's lines at
+// 4,095 bytes; while a LineInput exists it does not, nor does it cut what is typed ahead. From a pipe or a file, lines
+// are read as they are.
 //
 // One at a time in a process, used by one thread. Lines to recall are kept in memory only.
 #pragma once
 
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace weir::app {
 
@@ -26,6 +28,10 @@ class LineInput {
   LineInput& operator=(const LineInput&) = delete;
 
   bool terminal() const { return editor_ != nullptr; }
+  // What Tab completes at the start of a line: "/help"; with a space at its end, "/file ", a command that takes a file.
+  void SetCommands(std::vector<std::string> commands);
+  // Shown at the right of the line that is being typed, one line of ASCII, where there is room; only on a terminal.
+  void SetStatus(const std::string& status);
 
   enum class Event {
     kLine,         // *line has it, without its end; pasted, it may hold line feeds

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <utility>
 
 #include "print.h"
@@ -28,6 +29,12 @@ AnswerForm FormOf(const GgufFile& file, const ModelFlags& model, const ChatTempl
   return AnswerForm(own ? model.chat_template : jinja.ok() ? *jinja : "", &chat, tokenizer);
 }
 
+// https://no-color.org
+bool WantsColour() {
+  const char* const no = std::getenv("NO_COLOR");
+  return no == nullptr || *no == '\0';
+}
+
 }  // namespace
 
 ThoughtReading::ThoughtReading(const GgufFile& file, const ModelFlags& model, const ChatTemplate& chat,
@@ -37,7 +44,7 @@ ThoughtReading::ThoughtReading(const GgufFile& file, const ModelFlags& model, co
 }
 
 ThoughtPrinter::ThoughtPrinter(const ThoughtReading* reading)
-    : reading_(reading), terminal_(isatty(STDERR_FILENO) == 1) {
+    : reading_(reading), terminal_(isatty(STDERR_FILENO) == 1), faint_(terminal_ && WantsColour()) {
   if (reading == nullptr || !reading->takes_apart()) return;
   ReadingOptions options;
   options.in_thoughts = reading->in_thoughts;
@@ -55,14 +62,14 @@ std::string ThoughtPrinter::Take(std::string_view text, bool last) {
   if (last) reader_->Finish();
   std::string answer;
   const auto end_thoughts = [&] {
-    if (std::exchange(thinking_, false)) Print(stderr, "{}\n\n", terminal_ ? "\x1b[0m" : "");
+    if (std::exchange(thinking_, false)) Print(stderr, "{}\n\n", faint_ ? "\x1b[0m" : "");
   };
   for (const AnswerPart& part : reader_->Take()) {
     if (part.kind == AnswerPart::Kind::kReasoning) {
       thoughts_ += part.text;
       if (reading_->where != "apart") continue;
       // Faint on a terminal, where control sequences of the model's own must not act.
-      if (!std::exchange(thinking_, true) && terminal_) Print(stderr, "\x1b[2m");
+      if (!std::exchange(thinking_, true) && faint_) Print(stderr, "\x1b[2m");
       Print(stderr, "{}", terminal_ ? Printable(part.text, /*lines=*/true) : part.text);
       std::fflush(stderr);
     } else {

@@ -46,7 +46,7 @@ class ThoughtPrinter {
  private:
   const ThoughtReading* const reading_;
   std::unique_ptr<AnswerReader> reader_;  // nullptr: all is the answer
-  const bool terminal_;                   // stderr is one
+  const bool terminal_, faint_;           // stderr is one; thoughts are shown faint on it
   std::string thoughts_;
   bool thinking_ = false;  // what was printed last
 };

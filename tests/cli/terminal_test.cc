@@ -200,6 +200,41 @@ TEST(ChatTerminalTest, TheUpArrowRecallsALine) {
   EXPECT_EQ(run.Wait(), 0);
 }
 
+TEST(ChatTerminalTest, TabCompletesCommandsAndFiles) {
+  const TempDir folder;
+  folder.Write("the-old-boat.txt", "the man and the sea\n");
+  TerminalRun run(Chat());
+  run.Until("> ");
+  run.Type("/me\t\r");
+  run.Until("tokens   ");  // what /memory says
+  run.Until("seen");
+  run.Until("> ");
+  run.Type("/\t");  // several: a list of them
+  run.Until("/file ");
+  run.Until("/video ");
+  run.Until("> ");
+  run.Type("fi\t" + folder.path() + "/the-\t\r");
+  run.Until("tokens of " + folder.File("the-old-boat.txt"));
+  run.Until("> ");
+  run.Type("the\tman\r");  // text is left as it is
+  run.Until("kept ");
+  run.Type("/exit\r");
+  EXPECT_EQ(run.Wait(), 0);
+}
+
+TEST(ChatTerminalTest, TheStatusStandsBesideTheLine) {
+  TerminalRun run(Chat());
+  run.Until("> ");
+  run.Type("the man\r");
+  run.Until("kept ");
+  const std::string line = run.Until(" tokens/s, ");
+  EXPECT_NE(line.find("> "), std::string::npos) << line;
+  EXPECT_NE(line.find("/64, "), std::string::npos) << line;
+  run.Until("iB");
+  run.Type("/exit\r");
+  EXPECT_EQ(run.Wait(), 0);
+}
+
 TEST(ChatTerminalTest, CtrlCDropsALineAndThenEnds) {
   TerminalRun run(Chat());
   run.Until("> ");

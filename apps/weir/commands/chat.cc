@@ -35,7 +35,9 @@ void PrintHelp() {
         "  /reset       forget the conversation\n"
         "  /help        show this list\n"
         "  /exit        quit (or Ctrl-D); Ctrl-C stops an answer, or a message or file that is being read\n"
-        "The up arrow recalls earlier lines; lines pasted together are one message.\n");
+        "The up arrow recalls earlier lines, and Tab completes commands and names of files; lines pasted together are "
+        "one "
+        "message.\n");
 }
 
 class Chat {
@@ -71,12 +73,15 @@ class Chat {
  private:
   Status Loop(SavedSession* saved) {
     LineInput input;
+    input.SetCommands({"/exit", "/file ", "/help", "/image ", "/load ", "/memory", "/reset", "/save ", "/video "});
     if (input.terminal()) Print(stderr, "Type a message; /help lists the commands.\n");
     WEIR_RETURN_IF_ERROR(saved == nullptr ? Begin() : GoOnFrom(*saved, flags_.session, flags_.own_seed));
     bool told_how_to_end = false;
     for (std::string line;;) {
       if (input.terminal()) Print(stderr, "\n");
       ClearStop();
+      input.SetStatus(fmt::format("pot {}/{}{}, {}", session_.pot().n_used(), session_.plan().pot_slots, rate_,
+                                  BytesText(ResidentBytes())));
       const LineInput::Event event = input.Read("> ", &line);
       if (event == LineInput::Event::kEnd) break;
       if (event == LineInput::Event::kInterrupted) {
@@ -103,17 +108,17 @@ class Chat {
         if (status.ok() && trace_ != nullptr) status = trace_->Restarted();
         if (status.ok()) status = Begin();
       } else if (line.rfind("/save ", 0) == 0) {
-        if (Tell(Save(line.substr(6)))) Print(stderr, "saved to {}\n", Printable(line.substr(6)));
+        if (Tell(Save(FileOf(line)))) Print(stderr, "saved to {}\n", Printable(FileOf(line)));
       } else if (line.rfind("/load ", 0) == 0) {
         const bool had_any = session_.n_seen() > 0;
-        const Status loaded = Load(line.substr(6));
+        const Status loaded = Load(FileOf(line));
         // Neither conversation is left: do not overwrite the --session file with an empty one.
         if (!loaded.ok() && had_any && session_.n_seen() == 0) return loaded;
         Tell(loaded);
       } else if (line.rfind("/file ", 0) == 0) {
-        status = ReadFile(line.substr(6));
+        status = ReadFile(FileOf(line));
       } else if (line.rfind("/image ", 0) == 0 || line.rfind("/video ", 0) == 0) {
-        status = ReadPicture(line.substr(7), line[1] == 'v');
+        status = ReadPicture(FileOf(line), line[1] == 'v');
       } else if (line[0] == '/') {
         Print(stderr, "weir: unknown command {}; /help lists the commands\n", Printable(line));
       } else {
@@ -128,6 +133,12 @@ class Chat {
       }
     }
     return flags_.session.empty() ? Status() : Save(flags_.session);
+  }
+
+  // The file after a command; a completed name has a space after it.
+  static std::string FileOf(const std::string& line) {
+    const size_t begin = line.find(' ') + 1, end = line.find_last_not_of(' ') + 1;
+    return line.substr(begin, std::max(begin, end) - begin);
   }
 
   static bool Tell(const Status& status) {
@@ -282,6 +293,7 @@ class Chat {
       setup_.recall->Flush();
       PrintIfOff(*setup_.recall, &told_off_);
     }
+    rate_ = fmt::format(", {:.1f} tokens/s", result.tokens_per_s);
     WEIR_RETURN_IF_ERROR(talk_.Answered(result.end_token_read));
     return CheckNotCut(result);
   }
@@ -302,6 +314,7 @@ class Chat {
   const PictureFlags& pictures_;
   const ChatFlags& flags_;
   ToldOff told_off_;
+  std::string rate_;  // of the last answer, for the status
 };
 
 Status RunChat(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer,
