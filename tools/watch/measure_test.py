@@ -3,7 +3,7 @@
 
 import unittest
 
-from tools.watch import events, measure
+from tools.watch import events, logs, measure, measure_text
 
 
 class StreamTest(unittest.TestCase):
@@ -43,6 +43,34 @@ class ScoreTest(unittest.TestCase):
         self.assertEqual(kinds["colour"], dict(events=2, hits=2, false=3, delays=[1, 0]))
         self.assertEqual(kinds["shape"], dict(events=1, hits=1, false=0, delays=[6]))
         self.assertEqual(measure.score(stream, [], late=2)["shape"]["hits"], 0)
+
+
+class LogTest(unittest.TestCase):
+    def test_incidents_are_where_their_lines_are(self):
+        lines, incidents = [], []
+        for line, begins in logs.make_log(3, 20000):
+            lines.append(line)
+            incidents += [begins] if begins else []
+        self.assertGreater(len(incidents), 20)
+        self.assertEqual(lines, [line for line, _ in logs.make_log(3, 20000)])
+        self.assertNotEqual(lines[:50], [line for line, _ in logs.make_log(4, 50)])
+        inside = set()
+        for i in incidents:
+            self.assertTrue(logs.LINES[0] <= i.last - i.first + 1 <= logs.LINES[1])
+            inside.update(range(i.first, i.last + 1))
+        # The words of an incident's lines occur in incidents only.
+        for number, line in enumerate(lines, 1):
+            if any(word in line for word in ("oom", "unreadable", "Failed password", "Connection refused")):
+                self.assertIn(number, inside, line)
+
+    def test_hits_and_false_alarms(self):
+        happened = [logs.Incident("disk", 100, 120), logs.Incident("login", 300, 320)]
+        alarms = [("disk", 99), ("disk", 105), ("disk", 110), ("login", 328), ("memory", 301)]
+        kinds, delays = measure_text.score(happened, alarms, late=10)
+        self.assertEqual(kinds["disk"], measure_text.Kind(1, 1, 2))
+        self.assertEqual(kinds["login"], measure_text.Kind(1, 1, 0))
+        self.assertEqual(kinds["memory"], measure_text.Kind(0, 0, 1))
+        self.assertEqual(delays, [5, 28])
 
 
 if __name__ == "__main__":
