@@ -8,6 +8,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "answer.h"
 #include "base/clock.h"
@@ -123,12 +124,24 @@ class Watcher {
     Session::AppendOptions append;
     append.t_src_ms = t_ms_;
     append.stop = &StopFlag();
-    if (frame.pixels == nullptr) return rules_ == nullptr ? Status() : rules_->Repeat(frame.n_still, t_ms_);
-    WEIR_RETURN_IF_ERROR(talk_.OpenTurn(Reading()));
-    if (frame.gap_ms > 0) WEIR_RETURN_IF_ERROR(MarkGap(frame.gap_ms));
-    WEIR_RETURN_IF_ERROR(reader_.ReadPrepared(frame.pixels, append));
-    if (++n_looked_ % check_every_ != 0 || rules_ == nullptr) return Status();
-    return rules_->Check(talk_.conversation(), t_ms_);
+    const bool still = frame.pixels == nullptr;
+    if (!still) {
+      WEIR_RETURN_IF_ERROR(talk_.OpenTurn(Reading()));
+      if (frame.gap_ms > 0) WEIR_RETURN_IF_ERROR(MarkGap(frame.gap_ms));
+      WEIR_RETURN_IF_ERROR(reader_.ReadPrepared(frame.pixels, append));
+      ++n_looked_;
+      unchecked_ = true;
+    }
+    const int64_t n_before = n_passed_ / check_every_;
+    n_passed_ += still ? frame.n_still : 1;
+    int64_t n_due = n_passed_ / check_every_ - n_before;
+    if (rules_ == nullptr || n_due == 0) return Status();
+    // The last check was of what is seen now only if nothing was read since.
+    if (std::exchange(unchecked_, false)) {
+      WEIR_RETURN_IF_ERROR(rules_->Check(talk_.conversation(), t_ms_));
+      --n_due;
+    }
+    return rules_->Repeat(n_due, t_ms_);
   }
 
   // The source was away: the stream says so, in words that the model reads.
@@ -263,6 +276,8 @@ class Watcher {
   ToldOff told_off_;
   std::unique_ptr<RuleWatch> rules_;  // nullptr: none
   int check_every_ = 1;
+  int64_t n_passed_ = 0;    // frames, also those that were left out without a change
+  bool unchecked_ = false;  // a frame was read since the last check
   const Clock::time_point start_ = Clock::now();
   int64_t t_ms_ = 0, n_looked_ = 0;  // the latest frame's time; frames that are part of the stream
 };
