@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "duration.h"
+#include "engine/session/aside_room.h"
 #include "print.h"
 #include "text/chat_template.h"
 
@@ -83,7 +84,8 @@ Result<std::vector<Rule>> ParseRules(const RuleFlags& flags) {
   return out;
 }
 
-Result<int64_t> TokensOfACheck(const std::vector<Rule>& rules, const LoadedModel& model, const ModelFlags& flags) {
+Result<int64_t> TokensOfACheck(const std::vector<Rule>& rules, const LoadedModel& model, const ModelFlags& flags,
+                               int32_t room) {
   WEIR_ASSIGN_OR_RETURN(const ChatTemplate chat, ChatTemplate::ForFile(model.file(), model.tokenizer(),
                                                                        flags.chat_template, flags.chat_arguments));
   Conversation talk(model.tokenizer(), &chat);
@@ -91,7 +93,7 @@ Result<int64_t> TokensOfACheck(const std::vector<Rule>& rules, const LoadedModel
   talk.TurnOpened();
   RuleSet set(model.tokenizer());
   for (const Rule& rule : rules) {
-    const auto id = set.Add(rule, talk, kRuleTokens);
+    const auto id = set.Add(rule, talk, room);
     if (!id.ok())
       return Status(id.status().code(), fmt::format("--when \"{}\": {}", rule.when(), id.status().message()));
   }
@@ -104,7 +106,7 @@ Result<std::unique_ptr<RuleWatch>> RuleWatch::Make(const RuleFlags& flags, std::
   std::unique_ptr<RuleWatch> out(new RuleWatch(session, tokenizer, json, flags.scores));
   for (Rule& rule : rules) {
     const std::string when = rule.when();
-    const auto id = out->rules_.Add(std::move(rule), conversation, session.plan().aside_slots);
+    const auto id = out->rules_.Add(std::move(rule), conversation, AsideRoom(session.plan()));
     if (!id.ok()) return Status(id.status().code(), fmt::format("--when \"{}\": {}", when, id.status().message()));
   }
   if (!flags.then.empty()) {

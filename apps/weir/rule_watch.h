@@ -15,7 +15,7 @@
 
 namespace weir::app {
 
-// Tokens that may be read for one rule.
+// Slots that are kept free for a rule.
 inline constexpr int kRuleTokens = 192;
 
 struct RuleFlags {
@@ -33,12 +33,14 @@ void AddRuleFlags(CLI::App& app, RuleFlags* flags);
 Result<std::vector<Rule>> ParseRules(const RuleFlags& flags);
 
 // Tokens that are read aside for a check of these rules, after frames or a text. Errors of RuleSet::Add().
-Result<int64_t> TokensOfACheck(const std::vector<Rule>& rules, const LoadedModel& model, const ModelFlags& flags);
+Result<int64_t> TokensOfACheck(const std::vector<Rule>& rules, const LoadedModel& model, const ModelFlags& flags,
+                               int32_t room);
 
 class RuleWatch {
  public:
   // Session and tokenizer must outlive it. `conversation` is that of the session, after its beginning was read. Prints
-  // a line about the rules to stderr. kInvalidArgument for a rule that takes more than kRuleTokens or cannot be asked.
+  // a line about the rules to stderr. kInvalidArgument for a rule that takes more tokens than the session has room for,
+  // or cannot be asked.
   static Result<std::unique_ptr<RuleWatch>> Make(const RuleFlags& flags, std::vector<Rule> rules, Session& session,
                                                  const Tokenizer& tokenizer, const Conversation& conversation,
                                                  bool json);

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/command.h"
+#include "engine/session/aside_room.h"
 #include "io/json.h"
 #include "pictures.h"
 #include "print.h"
@@ -32,11 +33,11 @@ Status Plan(const ModelFlags& model_flags, PotFlags pot_flags, PictureFlags* pic
   WEIR_ASSIGN_OR_RETURN(RecallOptions recall, ToRecallOptions(pot_flags.recall));
   if (encoder != nullptr) recall.max_rows = encoder->encoder().config().max_rows();
   WEIR_RETURN_IF_ERROR(AddRecall(recall, *model, &options));
+  WEIR_ASSIGN_OR_RETURN(const SessionPlan plan, PlanSession(model->model(), model->backend(), options));
   int64_t check_tokens = 0;
   if (!rules.empty()) {
-    WEIR_ASSIGN_OR_RETURN(check_tokens, TokensOfACheck(rules, *model, model_flags));
+    WEIR_ASSIGN_OR_RETURN(check_tokens, TokensOfACheck(rules, *model, model_flags, AsideRoom(plan)));
   }
-  WEIR_ASSIGN_OR_RETURN(const SessionPlan plan, PlanSession(model->model(), model->backend(), options));
   if (format == "json") {
     nlohmann::ordered_json json;
     json["model"] = model->file().path();
