@@ -82,7 +82,8 @@ Status EventCommand::Run(const Event& event) {
   argv.insert(argv.end(), {"/bin/sh", "-c", command_});
   ChildLimits limits;
   limits.wall_ms = limit_ms_;
-  auto child = Child::Start(argv, fd, limits);
+  limits.ending_ms = 0;  // a command that sends its output elsewhere works on
+  auto child = Child::Start(argv, fd, limits, ChildErrors::kAsOutput);
   close(fd);
   WEIR_RETURN_IF_ERROR(child.status());
   uint8_t buffer[4096];
@@ -92,7 +93,7 @@ Status EventCommand::Run(const Event& event) {
     if (*n == 0) break;
     std::fwrite(buffer, 1, static_cast<size_t>(*n), stderr);
   }
-  return (*child)->Finish();
+  return (*child)->Finish(&stop_);
 }
 
 }  // namespace weir::app

@@ -42,8 +42,8 @@ class EventCommand {
   void End();
 
   struct Counters {
-    int64_t run = 0;      // to their end
-    int64_t failed = 0;   // of them, not with exit code 0
+    int64_t run = 0;      // that are over, also those that were ended or could not be started
+    int64_t failed = 0;   // of them, all that did not end by themselves with exit code 0
     int64_t dropped = 0;  // events for which it never ran
   };
   Counters counters() const;
