@@ -36,7 +36,8 @@ FollowedText::FollowedText(FollowedText&& other) noexcept
       follows_(other.follows_),
       at_(other.at_),
       n_skipped_(other.n_skipped_),
-      to_line_end_(other.to_line_end_) {}
+      to_line_end_(other.to_line_end_),
+      replaced_(other.replaced_) {}
 
 FollowedText::~FollowedText() {
   if (fd_ > STDIN_FILENO) close(fd_);
@@ -49,13 +50,17 @@ Status FollowedText::LookAgain() {
   // Until a file has the name again, the old one may grow.
   const bool replaced =
       stat(path_.c_str(), &named) == 0 && (named.st_ino != here.st_ino || named.st_dev != here.st_dev);
-  if (replaced) {
+  // What was written between the last read and the replacement is read first: the second look at the end of the old
+  // file is after it.
+  const bool leaves = replaced && std::exchange(replaced_, replaced);
+  if (leaves) {
     const int fd = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
     if (fd < 0) return Status();  // it is gone already
     close(fd_);
     fd_ = fd;
+    replaced_ = false;
   }
-  if (replaced || here.st_size < at_) {
+  if (leaves || here.st_size < at_) {
     at_ = 0;
     to_line_end_ = false;
     if (lseek(fd_, 0, SEEK_SET) < 0) return IoError("{}: {}", path_, std::strerror(errno));

@@ -29,7 +29,6 @@ class FollowedText {
   static constexpr int64_t kMostBehind = 256 << 10;
 
   int64_t n_skipped_bytes() const { return n_skipped_; }
-  bool follows() const { return follows_; }
 
  private:
   FollowedText() = default;
@@ -43,6 +42,7 @@ class FollowedText {
   off_t at_ = 0;
   int64_t n_skipped_ = 0;
   bool to_line_end_ = false;  // the rest of a line whose beginning was left out
+  bool replaced_ = false;     // another file had the name; this one is read to its end
 };
 
 }  // namespace weir::app

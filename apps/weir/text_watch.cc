@@ -27,7 +27,8 @@ class TextWatcher {
         talk_(session_, sampler_, Conversation(tokenizer_, &chat)),
         encoder_(tokenizer_, {.add_special = false}),
         flags_(flags),
-        every_(every) {}
+        every_(every),
+        next_report_ms_(flags.report_ms) {}
 
   Status Begin(const RuleFlags& rule_flags, std::vector<Rule> rules) {
     std::optional<std::string> system;
@@ -57,10 +58,7 @@ class TextWatcher {
       const Status status = Look(got != FollowedText::Got::kText);
       if (!status.ok() && !StopFlag()) return status;
       if (got == FollowedText::Got::kEnd) break;
-      if (flags_.report_ms > 0 && Now() >= next_report_ms_) {
-        next_report_ms_ = (Now() / flags_.report_ms + 1) * flags_.report_ms;
-        WEIR_RETURN_IF_ERROR(Report());
-      }
+      WEIR_RETURN_IF_ERROR(ReportIfDue());
     }
     return Status();
   }
@@ -78,7 +76,8 @@ class TextWatcher {
     return reading;
   }
   // A text that is read whole has no clock: its events are the same at every reading.
-  int64_t Now() const { return flags_.whole ? 0 : static_cast<int64_t>(MillisecondsSince(start_)); }
+  int64_t Now() const { return flags_.whole ? 0 : Running(); }
+  int64_t Running() const { return static_cast<int64_t>(MillisecondsSince(start_)); }
 
   bool EndsLine(int32_t token) const { return tokenizer_.TokenBytes(token).find('\n') != std::string::npos; }
   // How many of the waiting tokens to read before the next check: to the end of a line, where one ends soon; 0: more
@@ -102,8 +101,15 @@ class TextWatcher {
       n_lines_ += std::ranges::count_if(part, [this](int32_t id) { return EndsLine(id); });
       waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(n));
       WEIR_RETURN_IF_ERROR(rules_->Check(talk_.conversation(), Now(), {{"line", n_lines_}}));
+      WEIR_RETURN_IF_ERROR(ReportIfDue());
     }
     return Status();
+  }
+
+  Status ReportIfDue() {
+    if (flags_.report_ms == 0 || Running() < next_report_ms_) return Status();
+    next_report_ms_ = (Running() / flags_.report_ms + 1) * flags_.report_ms;
+    return Report();
   }
 
   Status Report() {
@@ -139,7 +145,7 @@ class TextWatcher {
   std::vector<int32_t> waiting_;  // encoded and not yet read
   bool ends_line_ = false;        // the last piece did
   int64_t n_lines_ = 0, n_skipped_ = 0;
-  int64_t next_report_ms_ = 0;
+  int64_t next_report_ms_;
   const Clock::time_point start_ = Clock::now();
 };
 
