@@ -111,11 +111,15 @@ Status RestoreSaved(SavedSession& saved, const std::string& path, bool own_seed,
 }
 
 Status WriteSaved(const std::string& path, const Setup& setup, const PotFlags& flags, Json conversation,
-                  const Sampler& sampler) {
+                  const Sampler& sampler, const SessionNote* before) {
   const Session& session = *setup.session;
   SessionNote note = SessionNote::Of(session, flags.on_overflow == "error" ? OnOverflow::kError : OnOverflow::kEvict,
                                      ModelName(*setup.model), ModelFingerprint(setup.model->file()));
   note.conversation = std::move(conversation);
+  if (before != nullptr) {
+    note.rules = before->rules;
+    note.watched = before->watched;
+  }
   WEIR_ASSIGN_OR_RETURN(note.sampler, SaveSampler(sampler));
   if (setup.recall != nullptr) {
     const Archive& archive = setup.recall->archive();

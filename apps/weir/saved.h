@@ -34,8 +34,9 @@ void Adopt(const CLI::App& sub, const SessionNote& note, PotFlags* flags);
 // neither can be used. Closes the file.
 Status RestoreSaved(SavedSession& saved, const std::string& path, bool own_seed, const Setup& setup, Sampler* sampler);
 
-// `conversation`: Conversation::Save(), or null for a text without rounds.
+// `conversation`: Conversation::Save(), or null for a text without rounds. `before`: what the session goes on from;
+// nullptr: it is new. What only a server uses of it, rules and the time of its stream, is kept.
 Status WriteSaved(const std::string& path, const Setup& setup, const PotFlags& flags, Json conversation,
-                  const Sampler& sampler);
+                  const Sampler& sampler, const SessionNote* before);
 
 }  // namespace weir::app

@@ -104,6 +104,7 @@ class Chat {
         if (reader_ != nullptr) reader_->frames().Forget();
         sampler_.Reset();
         talk_.conversation() = Conversation(tokenizer_, &chat_);
+        before_.reset();
         if (setup_.recall != nullptr) status = setup_.recall->CutTo({});  // what is forgotten is deleted, too
         if (status.ok() && trace_ != nullptr) status = trace_->Restarted();
         if (status.ok()) status = Begin();
@@ -146,7 +147,9 @@ class Chat {
     return status.ok();
   }
 
-  Status Save(const std::string& path) { return WriteSaved(path, setup_, pot_, talk_.conversation().Save(), sampler_); }
+  Status Save(const std::string& path) {
+    return WriteSaved(path, setup_, pot_, talk_.conversation().Save(), sampler_, before_ ? &*before_ : nullptr);
+  }
 
   Status Load(const std::string& path) {
     WEIR_ASSIGN_OR_RETURN(std::optional<SavedSession> saved, ReadSaved(path));
@@ -164,6 +167,7 @@ class Chat {
     WEIR_ASSIGN_OR_RETURN(Conversation talk, Conversation::Restore(tokenizer_, &chat_, saved.note.conversation));
     WEIR_RETURN_IF_ERROR(RestoreSaved(saved, path, own_seed, setup_, &sampler_));
     talk_.conversation() = std::move(talk);
+    before_ = saved.note;
     return Status();
   }
 
@@ -310,7 +314,8 @@ class Chat {
   const PotFlags& pot_;
   const PinFlags& pins_;
   const std::string pin_;
-  PictureReader* const reader_;  // nullptr without an encoder
+  std::optional<SessionNote> before_;  // of the file that the session goes on from
+  PictureReader* const reader_;        // nullptr without an encoder
   const PictureFlags& pictures_;
   const ChatFlags& flags_;
   ToldOff told_off_;

@@ -214,8 +214,8 @@ Status Run(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags, An
   }
   if (!flags.session.empty()) {
     if (prompt.talk) prompt.talk->Answered(result.end_token_read);
-    WEIR_RETURN_IF_ERROR(
-        WriteSaved(flags.session, setup, pot_flags, prompt.talk ? prompt.talk->Save() : Json(), sampler));
+    WEIR_RETURN_IF_ERROR(WriteSaved(flags.session, setup, pot_flags, prompt.talk ? prompt.talk->Save() : Json(),
+                                    sampler, saved ? &saved->note : nullptr));
   }
   WEIR_RETURN_IF_ERROR(FinishTrace(setup.trace.get(), session));
   if (answer.output == "json") {
