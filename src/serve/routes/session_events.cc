@@ -64,7 +64,9 @@ bool SendNext(const Host& host, Reader& reader, httplib::DataSink& sink) {
 
 void Handle(const Call& call, httplib::Response& response) {
   const auto reader = std::make_shared<Reader>();
-  const int most = std::max(1, call.options.http.n_threads / 4);
+  // The only thread is for everybody.
+  const int n_threads = call.options.http.n_threads, most = n_threads < 2 ? 0 : std::max(1, n_threads / 4);
+  if (most == 0) return SendError({400, "", "events are read where the server has --connections 2 or more"}, response);
   if (reader->n() > most) {
     return SendError({429, "too_many_readers", fmt::format("{} clients read events already", most)}, response);
   }
