@@ -4,6 +4,11 @@
 #include <algorithm>
 
 namespace weir {
+namespace {
+
+constexpr size_t kMostBytes = 1024;  // of the words: tokens may be long
+
+}  // namespace
 
 RuleEvidence FindEvidence(const Session& session, const Tokenizer& tokenizer, int64_t from) {
   RuleEvidence out;
@@ -23,6 +28,11 @@ RuleEvidence FindEvidence(const Session& session, const Tokenizer& tokenizer, in
   std::ranges::reverse(tokens);
   std::ranges::reverse(out.frames_ms);
   out.text = tokenizer.Decode(tokens);
+  if (out.text.size() > kMostBytes) {
+    size_t begin = out.text.size() - kMostBytes;
+    while (begin < out.text.size() && (static_cast<unsigned char>(out.text[begin]) & 0xc0) == 0x80) ++begin;
+    out.text.erase(0, begin);
+  }
   return out;
 }
 
