@@ -2,6 +2,7 @@
 // weir watch --when: events over videos and texts, the command that they start, and what is refused.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <map>
@@ -155,6 +156,24 @@ TEST_F(RulesTest, StillFramesAreLeftOutButCount) {
   EXPECT_EQ(report["rules"]["checks"], 3);
 }
 
+// A frame that was not checked, with frames behind it that look like it: one of these is.
+TEST_F(RulesTest, EveryNthFrameIsCheckedAlsoAmongStillOnes) {
+  if (!HasFfmpeg()) GTEST_SKIP() << "ffmpeg and ffprobe are not installed";
+  // Twelve frames that differ enough, each five times.
+  const std::string once = Y4mBytes(48, 2);
+  const size_t head = once.find("FRAME"), n_frame = (once.size() - head) / 48;
+  std::string bytes = once.substr(0, head);
+  for (size_t i = 0; i < 60; ++i) bytes += once.substr(head + i / 5 * 4 * n_frame, n_frame);
+  const std::string video = dir_.Write("still.y4m", bytes);
+  for (const auto& [every, n_checks] : std::map<std::string, int>{{"1", 12}, {"4", 12}, {"20", 3}}) {
+    json report;
+    Events(Ok(Video(video, Join({"--when", "what => sea", "--skip-still", "100s", "--check", every}, eager_))),
+           &report);
+    EXPECT_EQ(report["frames_looked_at"], 12) << every;
+    EXPECT_EQ(report["rules"]["checks"], n_checks) << every;
+  }
+}
+
 TEST_F(RulesTest, ATextsEventsAreThoseOfItsTokens) {
   const std::string log = dir_.Write("app.log", Log(120));
   const Arguments rules = Join({"--when", "who came? => the man"}, eager_);
@@ -179,8 +198,11 @@ TEST_F(RulesTest, AFileIsFollowedAsItGrowsAndAcrossRotation) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1500));
     std::ofstream(log, std::ios::app) << Log(30) << std::flush;
     std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    // Whoever had it open writes on for a moment.
+    std::ofstream old(log, std::ios::app);
     rename(log.c_str(), (log + ".1").c_str());
     std::ofstream(log) << Log(25);
+    old << Log(5) << std::flush;
   });
   RunOptions options;
   options.interrupt_after_ms = 5000;
@@ -189,8 +211,21 @@ TEST_F(RulesTest, AFileIsFollowedAsItGrowsAndAcrossRotation) {
   EXPECT_EQ(run.code, 130) << run.err;
   json report;
   ExpectInTurn(Events(run, &report));
-  EXPECT_EQ(report["line"], 55) << run.out;
+  EXPECT_EQ(report["line"], 60) << run.out;
   EXPECT_EQ(report["bytes_skipped"], 0);
+}
+
+// By the clock, though the events of a text that is read whole have none.
+TEST_F(RulesTest, ReportsOfATextComeAtTheirTime) {
+  const std::string log = dir_.Write("app.log", Log(120));
+  const auto n_reports = [&](const std::string& every) {
+    const RunResult run = Ok(Text(log, Join({"--fast", "--when", "who came? => the man", "--report", every}, eager_)));
+    return std::ranges::count_if(Lines(run.out), [](const std::string& line) {
+      return json::parse(line, nullptr, false).value("type", "") == "report";
+    });
+  };
+  EXPECT_EQ(n_reports("1h"), 1) << "the last";
+  EXPECT_GE(n_reports("1ms"), 4);
 }
 
 TEST_F(RulesTest, TheCommandGetsTheEventAndNothingOfItIsShell) {
@@ -232,6 +267,20 @@ TEST_F(RulesTest, ACommandThatFailsOrHangsHoldsUpNothing) {
   EXPECT_EQ(report["rules"]["commands"]["failed"], 1) << hung.err;
   EXPECT_NE(hung.err.find("1000 ms"), std::string::npos) << hung.err;
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
+}
+
+TEST_F(RulesTest, ACommandMayWorkOnWithoutOutputAndItsErrorsAreShown) {
+  const std::string log = dir_.Write("app.log", Log(120));
+  const Arguments rules = Join({"--fast", "--when", "who came? => the man"}, eager_);
+  json report;
+  const RunResult run = Ok(Text(log, Join(rules, {"--then",
+                                                  "echo on the other channel >&2; exec >>alarm 2>&1; "
+                                                  "[ $WEIR_EVENT_ID != 1 ] || sleep 6; echo done"})));
+  const std::vector<json> events = Events(run, &report);
+  ASSERT_FALSE(events.empty());
+  EXPECT_EQ(report["rules"]["commands"]["failed"], 0) << run.err;
+  EXPECT_EQ(Lines(Read("alarm")).size(), events.size());
+  EXPECT_NE(run.err.find("on the other channel"), std::string::npos) << run.err;
 }
 
 TEST_F(RulesTest, BadRulesAreOneLine) {

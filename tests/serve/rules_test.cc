@@ -149,6 +149,29 @@ TEST_F(RulesTest, SnapshotsAndForksGoOnWithTheRules) {
   }
 }
 
+// The program goes on with a server's session and keeps what only the server uses of it.
+TEST_F(RulesTest, AChatInBetweenKeepsTheRules) {
+  const TempDir folder;
+  const ServerProcess server({"--pot", "96", "--snapshots", folder.path()});
+  Client client(server);
+  const std::string id = Create(client);
+  ASSERT_EQ(server.Post(Path(id, "rules"), Eager("who came? => the man")).status, 201);
+  Live(client, id, 0, 24);
+  ASSERT_EQ(client.Do(id, "save", {{"name", "notes"}}).status, 200);
+  RunOptions options;
+  options.input = "the sea\n";
+  const RunResult chat =
+      RunWeir({"chat", "-m", GoldenDir() + "llama.gguf", "-n", "4", "--session", folder.File("notes.weir")}, options);
+  ASSERT_EQ(chat.code, 0) << chat.err;
+  const HttpAnswer restored = server.Post(kSessions + "/restore", {{"name", "notes"}});
+  ASSERT_EQ(restored.status, 201) << restored.body;
+  EXPECT_GT(restored.json()["seen"], client.State(id)["seen"]);
+  const Json before = List(server, id), after = List(server, restored.json()["id"]);
+  EXPECT_EQ(after["data"].size(), 1u);
+  ASSERT_GE(before["last_event_id"], 1);
+  EXPECT_EQ(after["last_event_id"], before["last_event_id"]);
+}
+
 TEST_F(RulesTest, WhatIsRefused) {
   const ServerProcess server({"--pot", "96", "--connections", "4"});
   Client client(server);
@@ -165,6 +188,14 @@ TEST_F(RulesTest, WhatIsRefused) {
   refused(id, Eager(std::string(1001, 'x')), 400, "1001 bytes");
   refused(id, Eager(Words(180, "sea") + "=> man"), 400, "fewer words");
   refused(id, Eager("the man came"), 400, "yes and no");
+  {
+    // A window in slots of its own sees less than the room that was asked for.
+    const ServerProcess windows({"--pot", "96"}, "gpt_oss");
+    Client other(windows);
+    const HttpAnswer answer = windows.Post(Path(Create(other), "rules"), Eager(Words(12, "sea") + "=> man"));
+    EXPECT_EQ(answer.status, 400) << answer.body;
+    EXPECT_NE(answer.body.find("fewer words"), std::string::npos) << answer.body;
+  }
   refused(id, Eager("a => b", {{"id", "a b"}}), 400, "letters, digits");
   refused(id, Eager("a => b", {{"begin", 0}}), 400, "begin");
   refused(id, Eager("a => b", {{"webhook", "x"}}), 400, "webhook");
@@ -228,6 +259,8 @@ TEST_F(RulesTest, ReadersAreFewAndHoldUpNobody) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   EXPECT_EQ(other.status, 404);
+  EXPECT_EQ(ServerProcess({"--pot", "96", "--connections", "1"}).Get(Path("none", "events")).status, 400)
+      << "a reader would have the only thread";
   // A reader does not keep the server from ending.
   std::thread reader([&] { Events(server, id, 0, INT64_MAX); });
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
