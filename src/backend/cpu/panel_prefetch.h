@@ -11,8 +11,8 @@ namespace weir::cpu {
 
 // For panels of a layout, n_streams of them read side by side and then the next n_streams.
 //
-// Lines are fetched into the second cache: on their way to the first they hold one of its few miss buffers for as long as
-// memory takes, and reading and computing no longer overlap. At the end of its panel a stream goes on with the panel
+// Lines are fetched into the second cache: on their way to the first they hold one of its few miss buffers for as long
+// as memory takes, and reading and computing no longer overlap. At the end of its panel a stream goes on with the panel
 // that follows: else the first blocks of every panel, a quarter of one that is 1,024 long, would come late.
 template <PackLayout kLayout>
 class PanelPrefetch {
