@@ -164,7 +164,6 @@ class LineInput::Editor {
   }
 
   void SetCommands(std::vector<std::string> commands) { commands_ = std::move(commands); }
-  void SetStatus(const std::string& status) { status_.assign(status.begin(), status.end()); }
 
   void Redraw() {
     const Utf8Locale utf8;
@@ -193,7 +192,6 @@ class LineInput::Editor {
     el_wset(editor_, EL_CLIENTDATA, this);
     el_wset(editor_, EL_GETCFN, Next);
     el_wset(editor_, EL_PROMPT, Prompt);
-    el_wset(editor_, EL_RPROMPT, Status);
     el_wset(editor_, EL_HIST, history_w, history_);
     el_wset(editor_, EL_EDITOR, L"emacs");
     el_wset(editor_, EL_ADDFN, L"weir-paste", L"Insert what is pasted", Paste);
@@ -232,7 +230,6 @@ class LineInput::Editor {
     return static_cast<Editor*>(out);
   }
   static wchar_t* Prompt(EditLine* editor) { return Of(editor)->prompt_.data(); }
-  static wchar_t* Status(EditLine* editor) { return Of(editor)->status_.data(); }
 
   // The next character: 1, 0 at the end, -1 after Ctrl-C. Polled, the rest of a key or of a paste that does not come is
   // not waited for.
@@ -343,7 +340,7 @@ class LineInput::Editor {
   EditLine* editor_ = nullptr;
   HistoryW* history_ = nullptr;
   std::FILE* screen_ = nullptr;
-  std::wstring prompt_, status_;
+  std::wstring prompt_;
   std::vector<std::string> commands_;
   bool stopped_ = false, polled_ = false;
   int columns_ = 0, rows_ = 0;
@@ -364,10 +361,6 @@ LineInput::Event LineInput::Poll(std::string* line) {
 
 void LineInput::SetCommands(std::vector<std::string> commands) {
   if (editor_ != nullptr) editor_->SetCommands(std::move(commands));
-}
-
-void LineInput::SetStatus(const std::string& status) {
-  if (editor_ != nullptr) editor_->SetStatus(status);
 }
 
 void LineInput::Redraw() {

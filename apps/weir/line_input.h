@@ -30,8 +30,6 @@ class LineInput {
   bool terminal() const { return editor_ != nullptr; }
   // What Tab completes at the start of a line: "/help"; with a space at its end, "/file ", a command that takes a file.
   void SetCommands(std::vector<std::string> commands);
-  // Shown at the right of the line that is being typed, one line of ASCII, where there is room; only on a terminal.
-  void SetStatus(const std::string& status);
 
   enum class Event {
     kLine,         // *line has it, without its end; pasted, it may hold line feeds

@@ -74,14 +74,13 @@ class Chat {
   Status Loop(SavedSession* saved) {
     LineInput input;
     input.SetCommands({"/exit", "/file ", "/help", "/image ", "/load ", "/memory", "/reset", "/save ", "/video "});
-    if (input.terminal()) Print(stderr, "Type a message; /help lists the commands.\n");
+    terminal_ = input.terminal();
+    if (terminal_) Print(stderr, "Type a message; /help lists the commands.\n");
     WEIR_RETURN_IF_ERROR(saved == nullptr ? Begin() : GoOnFrom(*saved, flags_.session, flags_.own_seed));
     bool told_how_to_end = false;
     for (std::string line;;) {
       if (input.terminal()) Print(stderr, "\n");
       ClearStop();
-      input.SetStatus(fmt::format("pot {}/{}{}, {}", session_.pot().n_used(), session_.plan().pot_slots, rate_,
-                                  BytesText(ResidentBytes())));
       const LineInput::Event event = input.Read("> ", &line);
       if (event == LineInput::Event::kEnd) break;
       if (event == LineInput::Event::kInterrupted) {
@@ -291,13 +290,17 @@ class Chat {
                           Answer(session_, sampler_, tokenizer_, answer_, true, 0, &reading_));
     Print(stdout, "\n");
     WEIR_RETURN_IF_ERROR(FlushOutput());  // before the figures on stderr
-    Print(stderr, "{}\n", KeptText(session_));
+    Print(stderr, "{}", KeptText(session_));
+    if (terminal_) {
+      Print(stderr, "; pot {}/{}, {:.1f} tokens/s, process {}", session_.pot().n_used(), session_.plan().pot_slots,
+            result.tokens_per_s, BytesText(ResidentBytes()));
+    }
+    Print(stderr, "\n");
     if (setup_.recall != nullptr) {
       PrintRecalled(talk_.recalled(), session_.n_seen());
       setup_.recall->Flush();
       PrintIfOff(*setup_.recall, &told_off_);
     }
-    rate_ = fmt::format(", {:.1f} tokens/s", result.tokens_per_s);
     WEIR_RETURN_IF_ERROR(talk_.Answered(result.end_token_read));
     return CheckNotCut(result);
   }
@@ -319,7 +322,7 @@ class Chat {
   const PictureFlags& pictures_;
   const ChatFlags& flags_;
   ToldOff told_off_;
-  std::string rate_;  // of the last answer, for the status
+  bool terminal_ = false;  // somebody types
 };
 
 Status RunChat(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer,
