@@ -62,11 +62,13 @@ Status CheckRuleId(std::string_view id) {
 Result<Rule> RuleFromJson(const Json& json) {
   if (!json.is_object()) return InvalidArgument("a rule is an object with the field 'when'");
   Fields fields(json);
-  std::string when, id;
+  std::string when, id, webhook;
   RuleTuning tuning;
   int64_t begin = tuning.n_begin, end = tuning.n_end, calibrate = tuning.n_calibrate;
   fields.Get("id", &id);
   fields.Get("when", &when);
+  fields.Get("webhook", &webhook);
+  if (webhook.size() > kMaxWebhookBytes) fields.Fail("webhook", "is too long for an address");
   GetNumber("on", &tuning.on, &fields);
   GetNumber("off", &tuning.off, &fields);
   GetNumber("least", &tuning.least, &fields);
@@ -79,6 +81,7 @@ Result<Rule> RuleFromJson(const Json& json) {
   WEIR_ASSIGN_OR_RETURN(Rule out, ParseRule(when));
   if (fields.Has("id")) WEIR_RETURN_IF_ERROR(CheckRuleId(id));
   out.id = std::move(id);
+  out.webhook = std::move(webhook);
   tuning.n_begin = static_cast<int32_t>(begin);
   tuning.n_end = static_cast<int32_t>(end);
   tuning.n_calibrate = static_cast<int32_t>(calibrate);
@@ -89,9 +92,11 @@ Result<Rule> RuleFromJson(const Json& json) {
 
 Json ToJson(const Rule& rule) {
   const RuleTuning& t = rule.tuning;
-  return {{"id", rule.id},  {"when", rule.when()},        {"on", t.on},
-          {"off", t.off},   {"least", t.least},           {"begin", t.n_begin},
-          {"end", t.n_end}, {"calibrate", t.n_calibrate}, {"cooldown_ms", t.cooldown_ms}};
+  Json out = {{"id", rule.id},  {"when", rule.when()},        {"on", t.on},
+              {"off", t.off},   {"least", t.least},           {"begin", t.n_begin},
+              {"end", t.n_end}, {"calibrate", t.n_calibrate}, {"cooldown_ms", t.cooldown_ms}};
+  if (!rule.webhook.empty()) out["webhook"] = rule.webhook;
+  return out;
 }
 
 }  // namespace weir

@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "chat/session_file.h"
 #include "io/snapshot.h"
@@ -129,10 +130,17 @@ Result<Handover> Handover::Make(const std::string& folder) {
 // On the engine's thread: nothing can read or change the session while it is written.
 Status Handover::Write(Host& host, StreamSession& stream) const {
   WEIR_ASSIGN_OR_RETURN(const auto saved, host.recall().Save(stream));
-  WEIR_ASSIGN_OR_RETURN(const auto file, WriteSnapshot(host, stream, saved.note, PathOf(stream.id)));
-  host.recall().Close(stream);
-  Status status = file->Finish();
-  if (!status.ok()) host.recall().Open(stream);
+  std::vector<WebhookQueue::Event> leaving;
+  if (host.webhooks() != nullptr) leaving = host.webhooks()->Hold(stream.id);
+  const auto write = [&]() -> Status {
+    WEIR_ASSIGN_OR_RETURN(const auto file, WriteSnapshot(host, stream, saved.note, leaving, PathOf(stream.id)));
+    host.recall().Close(stream);
+    Status status = file->Finish();
+    if (!status.ok()) host.recall().Open(stream);
+    return status;
+  };
+  Status status = write();
+  if (host.webhooks() != nullptr) host.webhooks()->Release(stream.id, status.ok());
   return status;
 }
 

@@ -92,6 +92,9 @@ Status Host::MakeRooms(const StepBatch::Shape& batch, JointStep joint_step) {
   }
   WEIR_ASSIGN_OR_RETURN(scorer_, PromptScorer::Make(model_.model(), model_.backend(), ledger_));
   WEIR_ASSIGN_OR_RETURN(batch_, StepBatch::Make(model_.model(), model_.backend(), batch, ledger_));
+  if (!options_.webhooks.targets.empty()) {
+    WEIR_ASSIGN_OR_RETURN(webhooks_, WebhookSender::Make(options_.webhooks));
+  }
   admission_.emplace(model_, chat(), options_, vision_.get(), ledger_);
   Scheduler::JointStep joint;
   if (joint_step != nullptr && options_.max_together > 1) {
@@ -119,6 +122,7 @@ Result<StreamSession*> Host::Create(const SessionOptions& options, int n_waiting
   }
   if (sessions_.Has(id)) return InvalidArgument("session '{}' already exists", id);
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<StreamSession> stream, admission_->Make(options, n_waiting, std::move(id)));
+  if (stream->rules != nullptr) stream->rules->webhooks = webhooks_.get();
   return sessions_.Add(std::move(stream));
 }
 
@@ -148,6 +152,13 @@ Gauges Host::ReadGauges() const {
     out.frames_arrived = counts.frames_arrived;
     out.frames_dropped = counts.frames_dropped;
     out.rows_pruned = vision_->encoder->n_pruned();
+  }
+  if (webhooks_ != nullptr) {
+    const WebhookSender::Counters webhooks = webhooks_->counters();
+    out.webhooks_waiting = webhooks.waiting;
+    out.webhooks_delivered = webhooks.delivered;
+    out.webhooks_failed = webhooks.failed;
+    out.webhooks_dropped = webhooks.dropped;
   }
   out.jobs_running = scheduler_->n_running();
   out.jobs_waiting = scheduler_->n_waiting();

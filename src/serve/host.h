@@ -28,6 +28,7 @@
 #include "serve/scheduler.h"
 #include "serve/session_table.h"
 #include "serve/shared_vision.h"
+#include "serve/webhook_sender.h"
 #include "text/answer_reader.h"
 #include "text/chat_template.h"
 
@@ -67,6 +68,8 @@ class Host {
   ThreadBook& threads() const { return *threads_; }
   // What answers may be held to. Any thread.
   FormStore& forms() const { return *forms_; }
+  // nullptr where the server sends none.
+  WebhookSender* webhooks() const { return webhooks_.get(); }
   // nullptr without an encoder.
   SharedVision* vision() const { return vision_.get(); }
 
@@ -102,6 +105,7 @@ class Host {
   std::unique_ptr<PromptScorer> scorer_;
   std::unique_ptr<StepBatch> batch_;
   std::optional<Admission> admission_;
+  std::unique_ptr<WebhookSender> webhooks_;
   std::unique_ptr<RecallStore> recall_;
   AnswerPots pots_;
   SessionTable sessions_;

@@ -90,6 +90,12 @@ std::string Metrics::Text(const Gauges& gauges) const {
        gauges.archive_reserved_bytes, &out);
   Line("weir_recall_disk_bytes", "gauge", "Bytes on disk that all archives together may have.",
        gauges.archive_total_bytes, &out);
+  Line("weir_webhooks_waiting", "gauge", "Events that wait to be delivered.", gauges.webhooks_waiting, &out);
+  Line("weir_webhooks_delivered_total", "counter", "Events delivered.", gauges.webhooks_delivered, &out);
+  Line("weir_webhooks_failed_total", "counter", "Requests with events that were not answered with 2xx.",
+       gauges.webhooks_failed, &out);
+  Line("weir_webhooks_dropped_total", "counter", "Events that were refused, became too old, or did not fit.",
+       gauges.webhooks_dropped, &out);
   Line("weir_joint_forwards_total", "counter", "Forward passes that several answers shared.", gauges.joint_forwards,
        &out);
   Line("weir_joint_tokens_total", "counter", "Tokens of answers read in joint forward passes.", gauges.joint_tokens,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/session_rules.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -15,20 +16,39 @@ bool SessionRules::Check(const std::string& id, Session& session, const Conversa
   for (const RuleEvent& event : found) {
     Json json = ToJson(event);
     json["session"] = id;
-    events->Push(event.id, event.began ? "began" : "ended", JsonText(json));
+    const std::string text = JsonText(json);
+    events->Push(event.id, event.began ? "began" : "ended", text);
+    const auto watched =
+        std::ranges::find_if(set.rules(), [&](const RuleSet::Watched& other) { return other.rule.id == event.rule; });
+    if (watched == set.rules().end() || watched->rule.webhook.empty()) continue;
+    // A rule may have come from a server that had another address.
+    const Status sent = webhooks == nullptr ? InvalidArgument("this server sends no webhooks")
+                                            : webhooks->Post(id, event.id, watched->rule.webhook, text);
+    if (!sent.ok()) trouble = sent.message();
   }
   return !done.ok() || *done;
 }
 
-Json SessionRules::Save() const { return {{"set", set.Save()}, {"ring", events->Save()}}; }
+Json SessionRules::Save(const std::vector<WebhookQueue::Event>& leaving) const {
+  Json out = {{"set", set.Save()}, {"ring", events->Save()}};
+  for (const WebhookQueue::Event& event : leaving) out["webhooks"].push_back(WebhookQueue::ToJson(event));
+  return out;
+}
 
-Status SessionRules::Restore(const Json& saved, const Conversation& conversation, int32_t room) {
+Status SessionRules::Restore(const Json& saved, const Conversation& conversation, int32_t room,
+                             std::vector<WebhookQueue::Event>* came) {
   if (!saved.is_object()) return InvalidArgument("the snapshot's rules are no object");
   Fields fields(saved, "rules.");
   const Json* const rules = fields.Get("set");
   const Json* const ring = fields.Get("ring");
+  const Json* const waiting = fields.Get("webhooks");
   WEIR_RETURN_IF_ERROR(fields.Done());
   if (rules == nullptr || ring == nullptr) return InvalidArgument("the snapshot's rules lack fields");
+  if (waiting != nullptr && !waiting->is_array()) return InvalidArgument("'rules.webhooks' is no list");
+  for (size_t i = 0; waiting != nullptr && i < waiting->size(); ++i) {
+    WEIR_ASSIGN_OR_RETURN(WebhookQueue::Event event, WebhookQueue::FromJson((*waiting)[i]));
+    came->push_back(std::move(event));
+  }
   WEIR_RETURN_IF_ERROR(set.Restore(*rules, conversation, room));
   return events->Restore(*ring) ? Status() : InvalidArgument("the snapshot's events are not those of rules");
 }

@@ -4,9 +4,11 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "rules/rule_set.h"
 #include "serve/event_ring.h"
+#include "serve/webhook_sender.h"
 
 namespace weir {
 
@@ -24,13 +26,16 @@ struct SessionRules {
              RuleSet::Part* part);
 
   // For a snapshot. Restore() REQUIRES a session that was made with the snapshot's room; kInvalidArgument for anything
-  // that Save() did not write.
-  Json Save() const;
-  Status Restore(const Json& saved, const Conversation& conversation, int32_t room);
+  // that Save() did not write. `leaving`: webhooks that wait and move with the session; Restore() appends them to
+  // *came.
+  Json Save(const std::vector<WebhookQueue::Event>& leaving) const;
+  Status Restore(const Json& saved, const Conversation& conversation, int32_t room,
+                 std::vector<WebhookQueue::Event>* came);
 
   RuleSet set;
   const std::shared_ptr<EventRing> events = std::make_shared<EventRing>();
-  std::string trouble;  // of the last check; empty: none
+  WebhookSender* webhooks = nullptr;  // of the server; nullptr: it sends none
+  std::string trouble;                // of the last check; empty: none
 };
 
 // A rule with its score at the last check.

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "chat/session_file.h"
 #include "engine/session/aside_room.h"
@@ -55,13 +56,14 @@ Result<Watched> FromJson(const Json& saved) {
 
 Result<std::unique_ptr<SnapshotWriter>> WriteSnapshot(const Host& host, const StreamSession& stream,
                                                       const std::optional<SessionNote::Recall>& recall,
+                                                      const std::vector<WebhookQueue::Event>& leaving,
                                                       const std::string& path) {
   SessionNote note =
       SessionNote::Of(*stream.session, stream.options.on_overflow, host.options().model_name, host.fingerprint());
   note.conversation = stream.conversation.Save();
   note.watched = ToJson(stream);
   note.recall = recall;
-  if (stream.rules != nullptr) note.rules = stream.rules->Save();
+  if (stream.rules != nullptr) note.rules = stream.rules->Save(leaving);
   const FrameStore* const frames = stream.kept_frames.get();
   if (frames != nullptr) note.Describe(*frames, host.options().encoder->file());
   WEIR_ASSIGN_OR_RETURN(auto file, SnapshotWriter::Begin(path, note.ToText(), StateBytes(*stream.session, frames)));
@@ -98,12 +100,16 @@ Result<StreamSession*> ReadSnapshot(Host& host, SnapshotReader& snapshot, const 
   if (status.ok()) {
     status = RestoreState(note, snapshot, encoder, stream->session.get(), stream->kept_frames.get());
   }
+  std::vector<WebhookQueue::Event> came;
   if (status.ok() && stream->rules != nullptr && !note.rules.is_null()) {
-    status = stream->rules->Restore(note.rules, talk, AsideRoom(stream->session->plan()));
+    status = stream->rules->Restore(note.rules, talk, AsideRoom(stream->session->plan()), &came);
   }
   if (!status.ok()) {
     host.sessions().Erase(stream->id);
     return status;
+  }
+  if (host.webhooks() != nullptr && !came.empty()) {
+    if (const Status taken = host.webhooks()->Resume(came); !taken.ok()) stream->rules->trouble = taken.message();
   }
   stream->conversation = std::move(talk);
   if (note.recall) host.recall().GoOn(*note.recall, !id.empty(), stream);

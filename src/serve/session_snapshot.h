@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "chat/session_file.h"
 #include "io/snapshot.h"
@@ -12,10 +13,12 @@
 
 namespace weir {
 
-// Writes everything needed to recreate the session, but its archive: `recall` is of RecallStore::Save(). The caller
-// finishes the file: syncing takes longest and does not need the engine. [engine]
+// Writes everything needed to recreate the session, but its archive: `recall` is of RecallStore::Save(). `leaving`:
+// webhooks that wait and move with the session. The caller finishes the file: syncing takes longest and does not need
+// the engine. [engine]
 Result<std::unique_ptr<SnapshotWriter>> WriteSnapshot(const Host& host, const StreamSession& stream,
                                                       const std::optional<SessionNote::Recall>& recall,
+                                                      const std::vector<WebhookQueue::Event>& leaving,
                                                       const std::string& path);
 
 // Creates a session from such a file. An empty id: a new id. kInvalidArgument for a snapshot of another model or of a

@@ -33,7 +33,8 @@ struct ServeFlags {
   std::string host = "127.0.0.1", api_key_file, api_key, budget, max_body = "8MiB", max_bodies, snapshots, name;
   int port = 8080, pots = 2, queue = 256, connections = 64, timeout = 60, predict = 1024, together = 8;
   std::string mmproj, prune, node;
-  std::vector<std::string> origins;
+  std::vector<std::string> origins, webhooks;
+  std::string webhook_secret_file, webhook_queue;
   bool hand_over = false, cache_prompt = true;
   int drain = 30, session_idle = 0;
   DecodeOptions decode;
@@ -147,6 +148,14 @@ Result<ServerOptions> ToOptions(const ModelFlags& model_flags, const PotFlags& p
     WEIR_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(flags.api_key_file, 1 << 16));
     WEIR_ASSIGN_OR_RETURN(out.api_keys, ParseKeys(text, '\n', flags.api_key_file));
   }
+  out.host.webhooks.targets = flags.webhooks;
+  out.host.webhooks.queue = flags.webhook_queue;
+  if (!flags.webhooks.empty()) {
+    if (flags.webhook_secret_file.empty()) {
+      return InvalidArgument("--webhook needs --webhook-secret-file FILE: events are signed with what it holds");
+    }
+    WEIR_ASSIGN_OR_RETURN(out.host.webhooks.secret, ReadTextFile(flags.webhook_secret_file, 1 << 12));
+  }
   out.origins = flags.origins;
   if (out.api_keys.empty() && std::find(out.origins.begin(), out.origins.end(), "*") != out.origins.end()) {
     return InvalidArgument("--allow-origin '*' lets every web page use this server, so it needs --api-key");
@@ -209,6 +218,12 @@ Status Serve(const ModelFlags& model_flags, const PotFlags& pot_flags, const Ser
           BytesText(host.recall().disk_total()),
           recall.dir.empty() ? "in files that end with the server" : "in " + Printable(recall.dir));
   }
+  if (const WebhookSender* const webhooks = host.webhooks(); webhooks != nullptr) {
+    Print(stderr, "webhooks to {} addresses, {} events wait, {}\n", host.options().webhooks.targets.size(),
+          webhooks->counters().waiting,
+          host.options().webhooks.queue.empty() ? std::string("which end with the server")
+                                                : "in " + Printable(host.options().webhooks.queue));
+  }
   Print(stderr, "sampling {}; requests may override it\n", SamplingText(flags.sampling));
   if (open && flags.host != "127.0.0.1" && flags.host != "localhost" && flags.host != "::1") {
     Print(stderr, "weir: warning: anyone who can reach {} can use this server; require a key with --api-key\n",
@@ -236,6 +251,26 @@ Status Serve(const ModelFlags& model_flags, const PotFlags& pot_flags, const Ser
     return Status();
   }
   return status;
+}
+
+void AddWebhookFlags(CLI::App& app, ServeFlags* flags) {
+  CLI::Option* const webhook =
+      app.add_option("--webhook", flags->webhooks,
+                     "address that rules may send their events to, such as https://hooks.example/weir; may be repeated")
+          ->check(NotEmpty())
+          ->expected(1)
+          ->take_all()
+          ->type_name("URL");
+  app.add_option("--webhook-secret-file", flags->webhook_secret_file,
+                 "file with the secret that signs events: 16 to 256 bytes, or whsec_ and base64")
+      ->check(NotEmpty())
+      ->needs(webhook)
+      ->type_name("FILE");
+  app.add_option("--webhook-queue", flags->webhook_queue,
+                 "file of events that wait to be delivered; without it they end with the server")
+      ->check(NotEmpty())
+      ->needs(webhook)
+      ->type_name("FILE");
 }
 
 void AddVisionFlags(CLI::App& app, ServeFlags* flags) {
@@ -384,6 +419,7 @@ Action AddServe(CLI::App& sub) {
          "get it within this limit; without it what eight of --recall-disk have")
       ->check(NotEmpty())
       ->type_name("SIZE");
+  AddWebhookFlags(sub, flags.get());
   AddVisionFlags(sub, flags.get());
   return [=] {
     InstallStopHandler();

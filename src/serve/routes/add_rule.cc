@@ -18,6 +18,12 @@ void Handle(const Call& call, httplib::Response& response) {
   if (!body.ok()) return SendError(body.status(), response);
   auto rule = RuleFromJson(*body);
   if (!rule.ok()) return SendError(rule.status(), response);
+  if (!rule->webhook.empty()) {
+    const WebhookSender* const webhooks = call.host.webhooks();
+    const Status allowed = webhooks != nullptr ? webhooks->CheckTarget(rule->webhook)
+                                               : InvalidArgument("this server was started without --webhook URL");
+    if (!allowed.ok()) return SendError(InvalidArgument("'webhook' is not possible: {}", allowed.message()), response);
+  }
   Json out;
   const Status status = CallWithSession(
       call.host, call.arguments[0],

@@ -27,7 +27,7 @@ void Handle(const Call& call, httplib::Response& response) {
       [&](StreamSession& stream) -> Status {
         json = SessionJson(stream);
         WEIR_ASSIGN_OR_RETURN(saved, call.host.recall().Save(stream, (*body)["name"].get<std::string>()));
-        WEIR_ASSIGN_OR_RETURN(file, WriteSnapshot(call.host, stream, saved.note, *path));
+        WEIR_ASSIGN_OR_RETURN(file, WriteSnapshot(call.host, stream, saved.note, {}, *path));
         return Status();
       },
       ClientWaits);
