@@ -40,4 +40,4 @@ for file in "$root"/venv/lib/python3*/site-packages/weir/_lib/libweir.so "$root"
 done
 
 cd "$source"
-for test in header package reference_policies docs eval notebook; do alone "$root/venv/bin/python" -B -m unittest -q "tests.python.${test}_test"; done
+for test in header package rules reference_policies docs eval notebook; do alone "$root/venv/bin/python" -B -m unittest -q "tests.python.${test}_test"; done

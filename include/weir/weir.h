@@ -203,9 +203,12 @@ typedef struct weir_session_options {
   const weir_policy* own_policy; /* a policy of the caller's, copied; `policy` must then be NULL. NULL: none */
   int32_t likelihoods;           /* non-zero: weir_session_score() can be used; takes memory for it */
   const char *k_type, *v_type;   /* of stored keys and values: "f32", "f16" or "q8_0"; NULL: "f16" */
+  int32_t rule_tokens; /* slots beside the pot that are kept free for the question of a rule (see "rules"): the
+                          tokens of the longest one, about 25 more than the rule's own words take. They are part
+                          of the session's bytes; with recall, its room may be among them. 0: no rules */
 } weir_session_options;
 #define WEIR_SESSION_OPTIONS_INIT \
-  { sizeof(weir_session_options), NULL, 0, 0, 0, 0, NULL, 0, NULL, NULL, 0, 0, NULL, 0, NULL, NULL }
+  { sizeof(weir_session_options), NULL, 0, 0, 0, 0, NULL, 0, NULL, NULL, 0, 0, NULL, 0, NULL, NULL, 0 }
 
 /* `options` may be NULL. The caller owns *session and closes it. With WEIR_OVER_BUDGET the error message gives the
  * smallest budget that works. */
@@ -228,9 +231,10 @@ typedef struct weir_session_info {
   { sizeof(weir_session_info), 0, 0, 0, 0, 0, NULL }
 WEIR_API weir_status weir_session_describe(const weir_session* session, weir_session_info* info);
 
-/* Called after every chunk that a call of this session reads, with the tokens read so far by that call. Non-zero: the
- * call ends with WEIR_CANCELLED; what was read stays read, and the session can go on. Between two tokens of an answer
- * nothing is called. NULL: nothing is called from now on. Must not call the session. */
+/* Called after every chunk that a call of this session reads, with the tokens read so far by that call, and with the
+ * same number again between parts of a check of rules. Non-zero: the call ends with WEIR_CANCELLED; what was read stays
+ * read, and the session can go on. Between two tokens of an answer nothing is called. NULL: nothing is called from now
+ * on. Must not call the session. */
 typedef int (*weir_progress_callback)(int64_t n_tokens, void* user);
 WEIR_API weir_status weir_session_on_progress(weir_session* session, weir_progress_callback on_progress, void* user);
 /* Stream time of the text and the answers that are read from now on, in milliseconds. It never runs backwards: what
@@ -345,6 +349,87 @@ WEIR_API weir_status weir_session_see_pixels(weir_session* session, const uint8_
  * after an error. Flags: WEIR_PINNED. */
 WEIR_API weir_status weir_session_see_video(weir_session* session, const char* path, double frames_per_s,
                                             uint32_t flags, int64_t* n_frames);
+
+/* ---- rules, for chats of sessions opened with weir_session_options.rule_tokens; otherwise WEIR_INVALID_ARGUMENT.
+ *
+ * A rule is something to be told about when it is true of the stream (docs/watch.md): a condition, "a parcel lies at
+ * the door", or a question and the answer that counts, "What colour is the light? => red". After weir_session_say(),
+ * _say_tokens(), _see_file(), _see_pixels(), and after every frame of _see_video(), all rules are asked aside: their
+ * questions are read on top of what the pot holds, the odds of their answers are noted, and nothing of it stays in the
+ * stream. An event is told when a rule begins to hold and when it ceases. Rules are saved and restored with their
+ * session and what they learned, copied by weir_session_fork(), and removed by weir_session_reset().
+ *
+ * A call whose check is stopped or fails returns that status: what it read stays read, and its moment was not checked.
+ */
+
+typedef struct weir_rule_options {
+  size_t struct_bytes;
+  const char* id;      /* 1 to 64 letters, digits, - and _; NULL: "r1", "r2", ... */
+  double on, off;      /* scores at which an event may begin, and below which it may end: how far the log-odds are above
+                          the rule's usual ones, in units of their spread */
+  double least;        /* log-odds below which none begins; where they are 3 lower, it may end, too */
+  int32_t n_begin;     /* checks in a row that it takes to begin */
+  int32_t n_end;       /* and to end */
+  int32_t n_calibrate; /* first checks, which only teach the rule what is usual; at most 64 */
+  int64_t cooldown_ms; /* stream time after an event in which none begins */
+} weir_rule_options;
+#define WEIR_RULE_OPTIONS_INIT \
+  { sizeof(weir_rule_options), NULL, 3, 1.5, 1.5, 2, 2, 8, 0 }
+
+/* Adds a rule, and begins the chat if it has not begun. `options` may be NULL. At most 64 rules, of at most 1,000 bytes
+ * each. WEIR_INVALID_ARGUMENT for an id that is taken and for a question that may need more than rule_tokens;
+ * WEIR_UNSUPPORTED for a condition where the vocabulary has no words for yes and no, and for an encoder that reads
+ * frames together. */
+WEIR_API weir_status weir_session_add_rule(weir_session* session, const char* when, size_t n_bytes,
+                                           const weir_rule_options* options);
+/* WEIR_NOT_FOUND if there is none of that id. The event that it is in, if any, gets no end. */
+WEIR_API weir_status weir_session_remove_rule(weir_session* session, const char* id);
+
+typedef enum weir_rule_state { WEIR_LEARNS = 0, WEIR_WATCHES = 1, WEIR_HOLDS = 2 } weir_rule_state;
+typedef struct weir_rule {
+  size_t struct_bytes;
+  const char *id, *when; /* valid until the session's next call */
+  int32_t state;         /* weir_rule_state */
+  int32_t asked;         /* non-zero: it was checked, and the next two are those of the last check */
+  double score, log_odds;
+} weir_rule;
+#define WEIR_RULE_INIT \
+  { sizeof(weir_rule), NULL, NULL, 0, 0, 0, 0 }
+/* The i-th rule, in the order in which they were added. WEIR_NOT_FOUND if there are not as many. */
+WEIR_API weir_status weir_session_rule(const weir_session* session, size_t i, weir_rule* rule);
+
+/* A rule began to hold, or ceased. Everything is valid during the call. */
+typedef struct weir_event {
+  size_t struct_bytes;          /* of this library's struct: the fields that it knows */
+  int64_t id;                   /* 1, 2, ... within the stream; never given twice */
+  int64_t began_id;             /* of the event that this one ends; its own id if it begins */
+  const char *rule, *when;      /* the rule's id and words */
+  int32_t began;                /* zero: it ended */
+  int64_t t_ms;                 /* stream time of this check */
+  int64_t since_ms;             /* and of the first check at which it held */
+  double score, log_odds;       /* at this check */
+  double peak;                  /* the event's largest score so far */
+  int64_t from_token, to_token; /* the part of the stream that speaks for it: places of tokens */
+  const int64_t* frames_ms; /* [n_frames] times of the pictures in it that are still held, oldest first; at most 32 */
+  size_t n_frames;
+  const char* text; /* the last of its words that are still held, at most 1,024 bytes; not zero-terminated */
+  size_t n_bytes;
+} weir_event;
+/* Called for each event, within the call that brought it. Must not call the session. Non-zero: that call ends with
+ * WEIR_CANCELLED when all events of the check are told. */
+typedef int (*weir_event_callback)(const weir_event* event, void* user);
+/* Who is told from now on; NULL: nobody. A fork is not told until it asks for it. */
+WEIR_API weir_status weir_session_on_event(weir_session* session, weir_event_callback on_event, void* user);
+
+typedef struct weir_rule_cost {
+  size_t struct_bytes;
+  int64_t n_checks; /* of all rules, since the session was opened */
+  int64_t n_tokens; /* read aside for them */
+  double seconds;   /* that this took */
+} weir_rule_cost;
+#define WEIR_RULE_COST_INIT \
+  { sizeof(weir_rule_cost), 0, 0, 0 }
+WEIR_API weir_status weir_session_rule_cost(const weir_session* session, weir_rule_cost* cost);
 
 /* ---- recall, for sessions opened with weir_session_options.recall; otherwise WEIR_INVALID_ARGUMENT.
  *

@@ -26,6 +26,7 @@ from .errors import (
     UnsupportedError,
     WeirError,
 )
+from .events import Event, Evidence, RuleCost, WatchedRule
 from .model import Model
 from .policy import SLOT, Needs, Policy, View, fill
 from .session import Counters, Passage, Remembered, Session
@@ -63,6 +64,8 @@ __all__ = [
     "CorruptError",
     "Counters",
     "EvalError",
+    "Event",
+    "Evidence",
     "InternalError",
     "InvalidArgumentError",
     "IoError",
@@ -74,10 +77,12 @@ __all__ = [
     "Policy",
     "PotCache",
     "Remembered",
+    "RuleCost",
     "Session",
     "Trace",
     "UnsupportedError",
     "View",
+    "WatchedRule",
     "WeirError",
     "__version__",
     "eval",

@@ -38,6 +38,7 @@ POSITIONS = ("cache", "reset", "abs")
 ROWS = (None, "last", "all", "probe")
 REDUCES = ("sum", "max", "mean")
 VECTORS = (None, "key_diff", "value_norm")
+RULE_STATES = ("learns", "watches", "holds")
 
 
 class _Sized(Structure):
@@ -158,6 +159,7 @@ class SessionOptions(_Sized):
         ("likelihoods", c_int32),
         ("k_type", c_char_p),
         ("v_type", c_char_p),
+        ("rule_tokens", c_int32),
     ]
 
 
@@ -192,6 +194,67 @@ class GenerateOptions(_Sized):
         ("n_stop_texts", c_size_t),
     ]
     DEFAULTS = {"max_tokens": -1, "temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05}
+
+
+class RuleOptions(_Sized):
+    _fields_ = [
+        ("struct_bytes", c_size_t),
+        ("id", c_char_p),
+        ("on", c_double),
+        ("off", c_double),
+        ("least", c_double),
+        ("n_begin", c_int32),
+        ("n_end", c_int32),
+        ("n_calibrate", c_int32),
+        ("cooldown_ms", c_int64),
+    ]
+    DEFAULTS = {"on": 3.0, "off": 1.5, "least": 1.5, "n_begin": 2, "n_end": 2, "n_calibrate": 8}
+
+
+class CRule(_Sized):
+    _fields_ = [
+        ("struct_bytes", c_size_t),
+        ("id", c_char_p),
+        ("when", c_char_p),
+        ("state", c_int32),
+        ("asked", c_int32),
+        ("score", c_double),
+        ("log_odds", c_double),
+    ]
+
+
+class CEvent(Structure):
+    _fields_ = [
+        ("struct_bytes", c_size_t),
+        ("id", c_int64),
+        ("began_id", c_int64),
+        ("rule", c_char_p),
+        ("when", c_char_p),
+        ("began", c_int32),
+        ("t_ms", c_int64),
+        ("since_ms", c_int64),
+        ("score", c_double),
+        ("log_odds", c_double),
+        ("peak", c_double),
+        ("from_token", c_int64),
+        ("to_token", c_int64),
+        ("frames_ms", POINTER(c_int64)),
+        ("n_frames", c_size_t),
+        ("text", POINTER(c_char)),
+        ("n_bytes", c_size_t),
+    ]
+
+
+EventCallback = CFUNCTYPE(c_int, POINTER(CEvent), c_void_p)
+
+
+class CRuleCost(_Sized):
+    _fields_ = [
+        ("struct_bytes", c_size_t),
+        ("n_checks", c_int64),
+        ("n_tokens", c_int64),
+        ("seconds", c_double),
+    ]
 
 
 class CCounters(_Sized):
@@ -253,6 +316,11 @@ PROTOTYPES: dict[str, list[Any]] = {
     "weir_session_see_file": [c_void_p, c_char_p, c_uint32],
     "weir_session_see_pixels": [c_void_p, c_void_p, c_int32, c_int32, c_int64, c_uint32],
     "weir_session_see_video": [c_void_p, c_char_p, c_double, c_uint32, POINTER(c_int64)],
+    "weir_session_add_rule": [c_void_p, c_char_p, c_size_t, POINTER(RuleOptions)],
+    "weir_session_remove_rule": [c_void_p, c_char_p],
+    "weir_session_rule": [c_void_p, c_size_t, POINTER(CRule)],
+    "weir_session_on_event": [c_void_p, EventCallback, c_void_p],
+    "weir_session_rule_cost": [c_void_p, POINTER(CRuleCost)],
     "weir_session_recalled": [c_void_p, POINTER(RecallReport)],
     "weir_session_recalled_passage": [c_void_p, c_size_t, POINTER(CPassage)],
     "weir_session_flush": [c_void_p],

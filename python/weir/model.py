@@ -119,6 +119,7 @@ class Model:
         recall_tokens: int = 0,
         likelihoods: bool = False,
         cache_type: str | tuple[str, str] = "f16",
+        rule_tokens: int = 96,
     ) -> Session:
         """Opens a session: one stream with a pot of its own, whose memory is reserved now and never grows.
 
@@ -128,7 +129,8 @@ class Model:
         an OverBudgetError. prune, picture_side: for pictures, as in `weir pruners`. recall: "words" or another of `weir
         recall`, keeps everything on disk, in recall_dir or in files without names, up to recall_disk bytes, and brings
         back what a question is about into room for recall_tokens. likelihoods: Session.score() can be used.
-        cache_type: of stored keys and values, or of each: "f32", "f16" or "q8_0".
+        cache_type: of stored keys and values, or of each: "f32", "f16" or "q8_0". rule_tokens: slots beside the pot that
+        are kept free for the question of a rule (Session.when()), in tokens; 0: there are no rules.
         """
         from .session import Session
 
@@ -149,6 +151,7 @@ class Model:
             recall_tokens=recall_tokens,
             likelihoods=likelihoods,
             cache_type=cache_type,
+            rule_tokens=rule_tokens,
         )
 
     def close(self) -> None:

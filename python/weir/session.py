@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import inspect
 import itertools
 import os
 import re
@@ -22,6 +23,7 @@ from ._handle import Handle, array_at, ctrl_c, refuse_pickle
 from ._inputs import Ids, PictureFile, Pixels, Text, c_text, classify, path_bytes, real, token_ids, utf8, whole
 from .answer import Answer, AnswerOptions
 from .errors import CancelledError, ClosedError, WeirError, check
+from .events import Callback, Listener, RuleCost, WatchedRule, rule_at
 from .policy import SLOT, Policy, Rule
 from .trace import Trace
 
@@ -106,6 +108,7 @@ class Session:
             likelihoods=bool(options["likelihoods"]),
             k_type=c_text(k_type, "cache_type"),
             v_type=c_text(v_type, "cache_type"),
+            rule_tokens=whole(options["rule_tokens"], "rule_tokens"),
         )
         if rule is not None:
             c.own_policy = ctypes.pointer(rule.c)
@@ -113,7 +116,7 @@ class Session:
         handle = model._open_handle()  # before its turn, which a process that was forked may wait for in vain
         with model._turn:
             check(lib.LIB.weir_session_open(handle.pointer, ctypes.byref(c), ctypes.byref(out)))
-        self._become(model, handle, rule, out.value)
+        self._become(model, handle, rule, {}, out.value)
         system, pin = options["system"], options["pin"]
         try:
             if system is not None:
@@ -125,15 +128,24 @@ class Session:
             self.close()
             raise
 
-    def _become(self, model: Model, of: Handle, rule: Rule | None, pointer: int | None) -> None:
+    def _become(
+        self,
+        model: Model,
+        of: Handle,
+        rule: Rule | None,
+        callbacks: dict[tuple[str, str], Callback],
+        pointer: int | None,
+    ) -> None:
         assert pointer is not None
         # The rule's functions are called for as long as the C session is there: its owner holds them.
         self._model, self._rule, self._answer = model, rule, None
         stop = _Stop()
         self._stop = stop
-        progress = lib.ProgressCallback(stop.told)
-        self._handle = Handle(pointer, lib.LIB.weir_session_close, (of, rule, progress), model._turn)
+        self._events = events = Listener(callbacks)
+        progress, on_event = lib.ProgressCallback(stop.told), lib.EventCallback(events.told)
+        self._handle = Handle(pointer, lib.LIB.weir_session_close, (of, rule, progress, on_event), model._turn)
         check(lib.LIB.weir_session_on_progress(pointer, progress, None))
+        check(lib.LIB.weir_session_on_event(pointer, on_event, None))
         info = lib.SessionInfo()
         check(lib.LIB.weir_session_describe(pointer, ctypes.byref(info)))
         self.pot: int = info.pot_tokens
@@ -189,11 +201,18 @@ class Session:
         a picture (a path, a PIL image, or an array or tensor [height, width, 3] of uint8). t: its time in the stream,
         in seconds, which never runs backwards; a picture with a time is a frame of a video. pin: it is never forgotten.
 
-        A text of any length is read. Errors: WeirError, TypeError, ValueError.
+        A text of any length is read. Rules (when()) are asked at its end, and callbacks called then. Errors: WeirError,
+        TypeError, ValueError, and what a callback raises.
         """
         self._append(given, t, pin, self._stop.new_call())
 
     def _append(self, given: Any, t: float | None, pin: bool, number: int) -> None:
+        try:
+            self._take_in(given, t, pin, number)
+        finally:
+            self._events.deliver()  # of rules that were asked, whatever came then
+
+    def _take_in(self, given: Any, t: float | None, pin: bool, number: int) -> None:
         t_ms = _milliseconds(t)
         flags = lib.PINNED if pin else 0
         x = classify(given)
@@ -218,7 +237,7 @@ class Session:
             self._read(lambda p: lib.LIB.weir_session_see_file(p, path, flags), number)
 
     async def append_async(self, given: Any, *, t: float | None = None, pin: bool = False) -> None:
-        """append() in a thread. A task that is cancelled stops it between two chunks."""
+        """append() in a thread, callbacks of rules too. A task that is cancelled stops it between two chunks."""
         number = self._stop.new_call()  # here: the thread may begin after the task was cancelled
         try:
             await asyncio.to_thread(self._append, given, t, pin, number)
@@ -227,11 +246,111 @@ class Session:
             raise
 
     def watch(self, path: str | os.PathLike[str], *, fps: float = 1.0, pin: bool = False) -> int:
-        """Reads a video file, `fps` frames of each second; returns the number of frames. Needs ffmpeg."""
+        """Reads a video file, `fps` frames of each second; returns the number of frames. Needs ffmpeg. Rules are asked
+        after each frame, and callbacks called between two frames: they cannot use this model's sessions, and what one
+        raises ends the reading."""
         name, n = path_bytes(path, "the video"), ctypes.c_int64()
         flags, rate = lib.PINNED if pin else 0, real(fps, "fps")
-        self._read(lambda p: lib.LIB.weir_session_see_video(p, name, rate, flags, ctypes.byref(n)))
+        events = self._events
+
+        def see(pointer: int) -> int:
+            events.at_once = True
+            try:
+                status: int = lib.LIB.weir_session_see_video(pointer, name, rate, flags, ctypes.byref(n))
+            finally:
+                events.at_once = False
+            return status
+
+        try:
+            self._read(see)
+        except WeirError:
+            if error := events.take_error():
+                raise error from None
+            raise
         return n.value
+
+    # ---- rules
+
+    def when(
+        self,
+        when: str | bytes,
+        callback: Callback,
+        *,
+        id: str | None = None,
+        score: float = 3.0,
+        odds: float = 1.5,
+        hold: int = 2,
+        learn: int = 8,
+        cooldown: float = 0.0,
+    ) -> str:
+        """Watches the stream for something: a condition ("a parcel lies at the door"), or a question and the answer that
+        counts ("What colour is the light? => red"). The model is asked aside after each append() and each frame of
+        watch(), without a trace in the stream; callback(event) is called when it begins to hold and when it ceases.
+        Returns the rule's id: `id`, or "r1", "r2", ...
+
+        An event begins after `hold` checks in a row with a score of `score` and log-odds of `odds`, and ends after as
+        many below half of that score. The first `learn` checks only teach the rule what is usual. cooldown: seconds of
+        the stream after an event in which none begins.
+
+        callback: called by the thread of the append(), after it: it may use the session. (In watch() it cannot.) What
+        it raises, append() raises; what was given was read. A rule that restore() brought back takes the callback of a
+        when() with the same words.
+
+        Errors: InvalidArgumentError for a question that takes more tokens than the session's rule_tokens, an id that is
+        taken, more than 64 rules; UnsupportedError where the vocabulary has no words for yes and no, and for encoders
+        that read frames together; TypeError for a coroutine function.
+        """
+        if not callable(callback) or inspect.iscoroutinefunction(callback):
+            raise TypeError("a callback is a function of an event, not a coroutine")
+        data, events = utf8(when, "the rule"), self._events
+        options = lib.RuleOptions(
+            id=c_text(id, "id"),
+            on=real(score, "score"),
+            off=real(score, "score") / 2,
+            least=real(odds, "odds"),
+            n_begin=whole(hold, "hold"),
+            n_end=whole(hold, "hold"),
+            n_calibrate=whole(learn, "learn"),
+            cooldown_ms=_milliseconds(cooldown),
+        )
+        names: list[str] = []
+
+        def add(pointer: int) -> int:
+            words = data.decode("utf-8", "replace").strip()
+            for rule in _rules_of(pointer):
+                if rule.when == words and id in (None, rule.id) and (rule.id, rule.when) not in events.callbacks:
+                    events.callbacks[rule.id, rule.when] = callback
+                    names.append(rule.id)
+                    return 0
+            status: int = lib.LIB.weir_session_add_rule(pointer, data, len(data), ctypes.byref(options))
+            if status == 0:
+                rule = _rules_of(pointer)[-1]
+                events.callbacks[rule.id, rule.when] = callback
+                names.append(rule.id)
+            return status
+
+        self._read(add)
+        return names[0]
+
+    def remove_rule(self, id: str) -> None:
+        """NotFoundError if there is none of that id. The event that it is in, if any, gets no end."""
+        name = c_text(id, "id")
+        with self._call() as pointer:
+            check(lib.LIB.weir_session_remove_rule(pointer, name))
+            for key in [key for key in self._events.callbacks if key[0] == id]:
+                del self._events.callbacks[key]
+
+    def rules(self) -> list[WatchedRule]:
+        """All rules, in the order in which they were added. InvalidArgumentError for sessions with rule_tokens=0."""
+        with self._call() as pointer:
+            return _rules_of(pointer)
+
+    def rule_cost(self) -> RuleCost:
+        """What checks took so far. InvalidArgumentError for sessions with rule_tokens=0."""
+        out = lib.CRuleCost()
+        with self._call() as pointer:
+            check(lib.LIB.weir_session_rule_cost(pointer, ctypes.byref(out)))
+        return RuleCost(out.n_checks, out.n_tokens, out.seconds)
 
     def ask(self, question: str | bytes, **options: Any) -> Answer:
         """A question that ends the user's turn, and its answer: `for piece in s.ask(q)`, `async for`, or
@@ -406,8 +525,8 @@ class Session:
     # ---- copies and files
 
     def fork(self, recall_dir: str | os.PathLike[str] | None = None) -> Session:
-        """A second session that holds the same, in as many bytes of its own; from here on they differ. An answer that
-        is being written ends here. recall_dir: where its copy of the archive goes. Errors: OverBudgetError,
+        """A second session that holds the same, in as many bytes of its own; from here on they differ. It has the same
+        rules, with their callbacks. An answer that is being written ends here. recall_dir: where its copy of the archive goes. Errors: OverBudgetError,
         InvalidArgumentError for a recall_dir without recall."""
         out = ctypes.c_void_p()
         folder = None if recall_dir is None else path_bytes(recall_dir, "recall_dir")
@@ -415,11 +534,11 @@ class Session:
             of = self._model._open_handle()
             check(lib.LIB.weir_session_fork(pointer, folder, ctypes.byref(out)))
             fork = Session.__new__(Session)
-            fork._become(self._model, of, self._rule, out.value)
+            fork._become(self._model, of, self._rule, dict(self._events.callbacks), out.value)
         return fork
 
     def state(self) -> bytes:
-        """Everything that restore() needs: pot, chat, statistics, position. With recall, the archive is not in it."""
+        """Everything that restore() needs: pot, chat, rules, statistics, position. With recall, the archive is not in it."""
         n = ctypes.c_size_t()
         with self._call(ends_answer=True) as pointer:
             check(lib.LIB.weir_session_save(pointer, None, 0, ctypes.byref(n)))
@@ -461,9 +580,10 @@ class Session:
             check(lib.LIB.weir_session_copy_archive(pointer, to))
 
     def reset(self) -> None:
-        """Forgets everything, the pinned text and the system message included."""
+        """Forgets everything: the pinned text, the system message and the rules included."""
         with self._call(ends_answer=True) as pointer:
             check(lib.LIB.weir_session_reset(pointer))
+            self._events.callbacks.clear()
 
     def close(self) -> None:
         """Gives the memory back; later calls raise ClosedError. Views that a policy kept hold it until they are
@@ -495,6 +615,13 @@ class Session:
         if self.closed:
             return "<weir.Session, closed>"
         return f"<weir.Session pot={self.pot} policy={self.policy!r}>"
+
+
+def _rules_of(pointer: int) -> list[WatchedRule]:
+    out: list[WatchedRule] = []
+    while (rule := rule_at(pointer, len(out))) is not None:
+        out.append(rule)
+    return out
 
 
 class _Call:

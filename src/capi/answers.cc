@@ -44,7 +44,8 @@ Status Say(weir_session* session, std::span<const int32_t> ids, uint32_t flags) 
   const int64_t n_seen = session->session->n_seen();
   const Status status = session->session->Append(ids, append);
   if (session->session->n_seen() > n_seen) session->talk->TextRead();  // also a part of it
-  return status;
+  WEIR_RETURN_IF_ERROR(status);
+  return CheckRules(session);
 }
 
 Result<Sampler> SamplerFor(const weir_generate_options& given) {

@@ -8,6 +8,7 @@
 
 #include "base/bytes.h"
 #include "chat/probe.h"
+#include "engine/session/aside_room.h"
 #include "io/json.h"
 #include "recall/own_archive.h"
 
@@ -33,10 +34,15 @@ Session::AppendOptions AppendOptionsFor(weir_session* session, bool pinned) {
   append.t_src_ms = session->t_ms;
   if (session->on_progress == nullptr) return append;
   append.stop = &session->stop;
-  append.progress = [session](int64_t n_done) {
-    if (session->on_progress(n_done, session->progress_user) != 0) session->stop = true;
-  };
+  append.progress = [session](int64_t n_done) { TellProgress(session, n_done); };
   return append;
+}
+
+void TellProgress(weir_session* session, int64_t n_done) {
+  session->n_progress = n_done;
+  if (session->on_progress != nullptr && session->on_progress(n_done, session->progress_user) != 0) {
+    session->stop = true;
+  }
 }
 
 namespace {
@@ -68,11 +74,11 @@ MediaOptions MediaFor(const weir_session& session) {
   return media;
 }
 
-// The header of a saved session: the sizes of its parts, which are the session, the frames that its encoder keeps, and
-// the chat as JSON; and how far its archive goes.
+// The header of a saved session: the sizes of its parts, which are the chat as JSON, the rules as JSON, the session,
+// and the frames that its encoder keeps; and how far its archive goes.
 struct SavedParts {
-  char magic[8] = {'w', 'e', 'i', 'r', 'c', 'a', 'p', '3'};
-  int64_t session_bytes = 0, frame_bytes = 0, chat_bytes = 0;
+  char magic[8] = {'w', 'e', 'i', 'r', 'c', 'a', 'p', '4'};
+  int64_t chat_bytes = 0, rule_bytes = 0, session_bytes = 0, frame_bytes = 0;
   int64_t has_archive = 0, archive_seq_end = 0, archive_segment = 0, archive_offset = 0;
   uint32_t archive_salt = 0, archive_sum = 0;
 
@@ -125,6 +131,7 @@ Result<OpenedWith> OptionsFor(weir_model& model, const weir_session_options& giv
   WEIR_ASSIGN_OR_RETURN(options.k_type, CacheType(given.k_type));
   WEIR_ASSIGN_OR_RETURN(options.v_type, CacheType(given.v_type));
   if (given.never_forget != 0) options.on_overflow = OnOverflow::kError;
+  options.aside_slots = given.rule_tokens;
   WEIR_RETURN_IF_ERROR(PrepareProbe(model.loaded->tokenizer(), nullptr, std::nullopt, &options));
   if (given.prune != nullptr) {
     if (model.encoder == nullptr) return InvalidArgument("prune needs a vision encoder: weir_model_options.mmproj");
@@ -151,6 +158,7 @@ Result<std::unique_ptr<weir_session>> MakeSession(weir_model& model, OpenedWith 
     WEIR_ASSIGN_OR_RETURN(out->pictures,
                           PictureReader::Make(model.encoder->encoder(), *out->session, with.room, with.prune));
   }
+  if (with.options.aside_slots > 0) out->rules.emplace(model.loaded->tokenizer());
   return out;
 }
 
@@ -312,6 +320,7 @@ weir_status weir_session_fork(weir_session* session, const char* recall_dir, wei
                                                                      *session->model->loaded, *made->session));
     }
     made->talk = session->talk;
+    made->rules = session->rules;
     made->recalled = session->recalled;
     made->t_ms = session->t_ms;
     *fork = made.release();
@@ -397,7 +406,8 @@ weir_status weir_session_see_file(weir_session* session, const char* path, uint3
   return weir::Reading(session, [&]() -> Status {
     if (path == nullptr) return kNull;
     WEIR_ASSIGN_OR_RETURN(const weir::Session::AppendOptions append, weir::BeginPicture(session, flags));
-    return session->pictures->ReadPicture(path, weir::MediaFor(*session), append);
+    WEIR_RETURN_IF_ERROR(session->pictures->ReadPicture(path, weir::MediaFor(*session), append));
+    return weir::CheckRules(session);
   });
 }
 
@@ -411,7 +421,8 @@ weir_status weir_session_see_pixels(weir_session* session, const uint8_t* rgb, i
     WEIR_ASSIGN_OR_RETURN(weir::Session::AppendOptions append, weir::BeginPicture(session, flags));
     if (t_ms >= 0) append.t_src_ms = t_ms;
     const weir::Modality modality = t_ms < 0 ? weir::Modality::kImage : weir::Modality::kVideo;
-    return session->pictures->ReadPixels({rgb, width, height}, modality, append);
+    WEIR_RETURN_IF_ERROR(session->pictures->ReadPixels({rgb, width, height}, modality, append));
+    return weir::CheckRules(session);
   });
 }
 
@@ -420,14 +431,19 @@ weir_status weir_session_see_video(weir_session* session, const char* path, doub
   return weir::Reading(session, [&]() -> Status {
     if (path == nullptr) return kNull;
     if (n_frames != nullptr) *n_frames = 0;
-    WEIR_ASSIGN_OR_RETURN(const weir::Session::AppendOptions append, weir::BeginPicture(session, flags));
+    WEIR_ASSIGN_OR_RETURN(weir::Session::AppendOptions append, weir::BeginPicture(session, flags));
+    append.stop = &session->stop;
     weir::FrameOptions frames;
     frames.media = weir::MediaFor(*session);
     frames.fps = frames_per_s;
-    const auto count = [&](const weir::Frame&) {
+    Status checked;
+    const auto seen = [&](const weir::Frame&) {
       if (n_frames != nullptr) ++*n_frames;
+      checked = weir::CheckRules(session);
+      if (!checked.ok()) session->stop = true;  // before the next frame
     };
-    return session->pictures->ReadVideo(path, frames, append, count).status();
+    const Status read = session->pictures->ReadVideo(path, frames, append, seen).status();
+    return checked.ok() ? read : checked;
   });
 }
 
@@ -483,6 +499,7 @@ weir_status weir_session_reset(weir_session* session) {
     if (session->trace != nullptr) WEIR_RETURN_IF_ERROR(session->trace->Restarted());
     if (session->pictures != nullptr) session->pictures->frames().Forget();
     session->talk.reset();
+    if (session->rules) session->rules.emplace(session->model->loaded->tokenizer());
     session->recalled = {};
     session->t_ms = 0;
     return session->recall == nullptr ? Status() : session->recall->CutTo({});
@@ -537,12 +554,16 @@ weir_status weir_session_save(const weir_session* session, uint8_t* bytes, size_
     if (session == nullptr || n_bytes == nullptr || (bytes == nullptr && capacity > 0)) return kNull;
     WEIR_RETURN_IF_ERROR(weir::CheckNoAnswer(*session));
     const std::string chat = session->talk ? weir::JsonText(session->talk->Save()) : "";
+    const bool has_rules = session->rules && !session->rules->empty();
+    const std::string rules = has_rules ? weir::JsonText(session->rules->Save()) : "";
     weir::FrameStore* const frames = session->pictures == nullptr ? nullptr : &session->pictures->frames();
     weir::SavedParts parts;
     parts.session_bytes = session->session->state_bytes();
     parts.frame_bytes = frames == nullptr ? 0 : frames->state_bytes();
     parts.chat_bytes = std::ssize(chat);
-    *n_bytes = sizeof(parts) + static_cast<size_t>(parts.session_bytes + parts.frame_bytes + parts.chat_bytes);
+    parts.rule_bytes = std::ssize(rules);
+    *n_bytes =
+        sizeof(parts) + chat.size() + rules.size() + static_cast<size_t>(parts.session_bytes + parts.frame_bytes);
     if (*n_bytes > capacity) return Status();
     if (session->recall != nullptr) {
       const weir::ArchivePoint point = session->recall->SavePoint();
@@ -555,7 +576,9 @@ weir_status weir_session_save(const weir_session* session, uint8_t* bytes, size_
     }
     weir::SpanSink sink({bytes, capacity});
     WEIR_RETURN_IF_ERROR(sink.Write({reinterpret_cast<const uint8_t*>(&parts), sizeof(parts)}));
-    WEIR_RETURN_IF_ERROR(sink.Write({reinterpret_cast<const uint8_t*>(chat.data()), chat.size()}));
+    for (const std::string& json : {chat, rules}) {
+      WEIR_RETURN_IF_ERROR(sink.Write({reinterpret_cast<const uint8_t*>(json.data()), json.size()}));
+    }
     WEIR_RETURN_IF_ERROR(session->session->Save(sink));
     return parts.frame_bytes == 0 ? Status() : frames->Save(sink);
   });
@@ -569,7 +592,7 @@ weir_status weir_session_restore(weir_session* session, const uint8_t* bytes, si
     if (n_bytes < sizeof(parts) || std::memcmp(bytes, parts.magic, sizeof(parts.magic)) != 0) return wrong;
     std::memcpy(&parts, bytes, sizeof(parts));
     int64_t left = static_cast<int64_t>(n_bytes - sizeof(parts));
-    for (const int64_t part : {parts.session_bytes, parts.frame_bytes, parts.chat_bytes}) {
+    for (const int64_t part : {parts.chat_bytes, parts.rule_bytes, parts.session_bytes, parts.frame_bytes}) {
       if (part < 0 || part > left) return wrong;
       left -= part;
     }
@@ -577,21 +600,32 @@ weir_status weir_session_restore(weir_session* session, const uint8_t* bytes, si
     if (left != 0 || (parts.frame_bytes > 0 && (frames == nullptr || !frames->keeps()))) return wrong;
     WEIR_RETURN_IF_ERROR(weir::CheckArchive(*session, parts));
     const uint8_t* at = bytes + sizeof(parts);
+    const auto read_json = [&at](int64_t n) {
+      const std::string_view text(reinterpret_cast<const char*>(at), static_cast<size_t>(n));
+      at += n;
+      return weir::ParseJsonObject(text);
+    };
+    const weir_model& model = *session->model;
     std::optional<weir::Conversation> talk;
     if (parts.chat_bytes > 0) {
-      const weir_model& model = *session->model;
-      WEIR_ASSIGN_OR_RETURN(const weir::Json saved, weir::ParseJsonObject({reinterpret_cast<const char*>(at),
-                                                                           static_cast<size_t>(parts.chat_bytes)}));
+      WEIR_ASSIGN_OR_RETURN(const weir::Json saved, read_json(parts.chat_bytes));
       WEIR_ASSIGN_OR_RETURN(
           talk, weir::Conversation::Restore(model.loaded->tokenizer(), model.chat ? &*model.chat : nullptr, saved));
     }
-    at += parts.chat_bytes;
+    std::optional<weir::RuleSet> rules;
+    if (session->rules) rules.emplace(model.loaded->tokenizer());
+    if (parts.rule_bytes > 0) {
+      if (!rules || !talk) return wrong;
+      WEIR_ASSIGN_OR_RETURN(const weir::Json saved, read_json(parts.rule_bytes));
+      WEIR_RETURN_IF_ERROR(rules->Restore(saved, *talk, weir::AsideRoom(session->session->plan())));
+    }
     weir::SpanSource of_frames({at + parts.session_bytes, static_cast<size_t>(parts.frame_bytes)});
     if (frames != nullptr) WEIR_RETURN_IF_ERROR(frames->Check(of_frames));
     of_frames.Rewind();
     WEIR_RETURN_IF_ERROR(session->session->Restore({at, static_cast<size_t>(parts.session_bytes)}));
     session->answer.reset();
     session->talk = std::move(talk);
+    session->rules = std::move(rules);
     session->recalled = {};
     session->t_ms = std::max<int64_t>(session->session->t_newest_ms(), 0);
     if (session->recall != nullptr) WEIR_RETURN_IF_ERROR(session->recall->CutTo(parts.point()));

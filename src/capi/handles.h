@@ -23,6 +23,7 @@
 #include "engine/session.h"
 #include "kv/trace.h"
 #include "recall/stream_recall.h"
+#include "rules/rule_set.h"
 #include "text/forms/form.h"
 #include "weir/weir.h"
 
@@ -92,9 +93,14 @@ struct weir_session {
   weir::Recalled recalled;                        // for the last question
   std::unique_ptr<weir::TraceWriter> trace;       // nullptr: none
   std::unique_ptr<weir::OpenAnswer> answer;       // nullptr: none
-  int64_t t_ms = 0;                               // of what is read next
+  std::optional<weir::RuleSet> rules;             // nullopt: the session has no room for any
+  weir_event_callback on_event = nullptr;
+  void* event_user = nullptr;
+  mutable std::string rule_words;  // of the latest answer of weir_session_rule()
+  int64_t t_ms = 0;                // of what is read next
   weir_progress_callback on_progress = nullptr;
   void* progress_user = nullptr;
+  int64_t n_progress = 0;         // what it was told last in this call
   std::atomic<bool> stop{false};  // on_progress asked to
 };
 
@@ -168,6 +174,7 @@ weir_status Reading(weir_session* session, Fn fn) {
   return Changing(session, [&]() -> Status {
     WEIR_RETURN_IF_ERROR(CheckNoAnswer(*session));
     session->stop = false;
+    session->n_progress = 0;
     return WithReason(session, fn());
   });
 }
@@ -216,6 +223,13 @@ Status Write(T value, T* out) {
 
 // How a call reads: time, pins, and what the caller's progress function says.
 Session::AppendOptions AppendOptionsFor(weir_session* session, bool pinned);
+
+// Tells the caller's progress function; it may set `stop`.
+void TellProgress(weir_session* session, int64_t n_done);
+
+// Asks the session's rules, if any, about the present moment and tells the caller of events. kCancelled: the caller's
+// functions asked to stop.
+Status CheckRules(weir_session* session);
 
 Status CheckPinFlag(uint32_t flags);
 // The chat of a session; starts one without a system message if there is none.

@@ -26,6 +26,11 @@ Json ToJson(const RuleEvent& event) {
   return out;
 }
 
+Status CheckFramesForRules(const FrameStore& frames) {
+  if (!frames.keeps()) return Status();
+  return Unsupported("rules need an encoder that reads frames one by one; this one reads them together");
+}
+
 Result<std::string> RuleSet::Add(Rule rule, const Conversation& conversation, int32_t room) {
   if (std::ssize(rules_) >= kMaxRules) {
     return InvalidArgument("{} rules are watched for already, the most that one stream can have", rules_.size());
@@ -34,7 +39,7 @@ Result<std::string> RuleSet::Add(Rule rule, const Conversation& conversation, in
     return std::ranges::any_of(rules_, [&](const Watched& other) { return other.rule.id == id; });
   };
   if (taken(rule.id)) return InvalidArgument("there is a rule '{}' already", rule.id);
-  WEIR_ASSIGN_OR_RETURN(RuleAnswers answers, AnswersOf(rule, tokenizer_, conversation));
+  WEIR_ASSIGN_OR_RETURN(RuleAnswers answers, AnswersOf(rule, *tokenizer_, conversation));
   if (const int64_t most = MostTokens(rule, answers, conversation); most > room) {
     return InvalidArgument("a rule that takes {} tokens to ask, where {} are kept free; say it in fewer words", most,
                            room);
@@ -151,7 +156,7 @@ void RuleSet::Take(const Session& session, size_t rule, double log_odds, int64_t
   event.score = step.score;
   event.log_odds = log_odds;
   event.peak = tracker.peak();
-  event.evidence = FindEvidence(session, tokenizer_, watched.from_token);
+  event.evidence = FindEvidence(session, *tokenizer_, watched.from_token);
   events->push_back(std::move(event));
 }
 
@@ -168,7 +173,7 @@ Json RuleSet::Save() const {
 
 Status RuleSet::Restore(const Json& saved, const Conversation& conversation, int32_t room) {
   constexpr int64_t kMost = int64_t{1} << 60;
-  RuleSet out(tokenizer_);
+  RuleSet out(*tokenizer_);
   if (!saved.is_object()) return InvalidArgument("the saved rules are no object");
   Fields fields(saved, "rules.");
   fields.Get("events", &out.n_events_, 0, kMost);

@@ -20,6 +20,7 @@
 
 #include "base/status.h"
 #include "chat/conversation.h"
+#include "engine/frame_store.h"
 #include "engine/session.h"
 #include "io/json.h"
 #include "rules/evidence.h"
@@ -41,10 +42,14 @@ struct RuleEvent {
 };
 Json ToJson(const RuleEvent& event);
 
+// Rules are about the pictures that a stream holds at a moment. kUnsupported for a store that keeps frames to be read
+// together.
+Status CheckFramesForRules(const FrameStore& frames);
+
 class RuleSet {
  public:
   // `tokenizer` must outlive the object.
-  explicit RuleSet(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+  explicit RuleSet(const Tokenizer& tokenizer) : tokenizer_(&tokenizer) {}
 
   // Returns its id: its own or, where that is empty, "r1", "r2" ... kInvalidArgument for an id that is taken, for more
   // than kMaxRules, and for a question that may need more tokens than `room`; errors of AnswersOf().
@@ -112,7 +117,7 @@ class RuleSet {
   std::vector<Group> GroupsOf(const Conversation& conversation) const;
   void Take(const Session& session, size_t rule, double log_odds, int64_t t_ms, std::vector<RuleEvent>* events);
 
-  const Tokenizer& tokenizer_;
+  const Tokenizer* tokenizer_;
   std::vector<Watched> rules_;
   int64_t n_events_ = 0, n_named_ = 0;
   int64_t seen_before_ = 0;  // tokens of the stream at the last check

@@ -97,8 +97,36 @@ class Fuzz:
                 recall_tokens=60,
                 likelihoods=rng.random() < 0.5,
                 pin=rng.choice([None, "the man"]),
+                rule_tokens=rng.choice([0, 96, 160]),
             )
         )
+
+    def told(self, s):
+        """What a rule's callback does."""
+        rng = self.rng
+
+        def callback(event):
+            what = rng.random()
+            if what < 0.1:
+                raise RuntimeError("a mood")
+            if what < 0.2:
+                s.append(self.given())
+            elif what < 0.3:
+                self.answers.append(s.ask("who?", **self.options()))
+            elif what < 0.4:
+                s.remove_rule(event.rule)
+            elif what < 0.45:
+                s.reset()
+
+        return callback
+
+    def watch_for(self, s):
+        rng = self.rng
+        words = rng.choice(["Who came? => the man", "Where? => sea", "a parcel", "=>", "", "x" * 2000, "\xff => \0"])
+        tuning = {"score": 1e-6, "odds": -30, "hold": 1, "learn": 1}
+        if rng.random() < 0.3:
+            tuning[rng.choice([*tuning, "cooldown"])] = self.number()
+        s.when(words, self.told(s) if rng.random() < 0.9 else self.number(), id=rng.choice([None, "a", "a b"]), **tuning)
 
     def step(self):
         rng = self.rng
@@ -122,6 +150,9 @@ class Fuzz:
             lambda: s.counters(),
             lambda: s.remembers(span),
             lambda: s.passages(),
+            lambda: self.watch_for(s),
+            lambda: s.remove_rule(rng.choice(["r1", "a", ""])),
+            lambda: (s.rules(), s.rule_cost()),
             lambda: self.sessions.append(s.fork()) if len(self.sessions) < 8 else None,
             lambda: s.save(path),
             lambda: s.load(path),

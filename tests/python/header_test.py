@@ -27,6 +27,7 @@ TYPES = {
     "weir_target_callback": lib.TargetCallback,
     "weir_trim_callback": lib.TrimCallback,
     "weir_progress_callback": lib.ProgressCallback,
+    "weir_event_callback": lib.EventCallback,
 }
 STRUCTS = {
     "weir_model_options": lib.ModelOptions,
@@ -38,6 +39,10 @@ STRUCTS = {
     "weir_session_info": lib.SessionInfo,
     "weir_generate_options": lib.GenerateOptions,
     "weir_counters": lib.CCounters,
+    "weir_rule_options": lib.RuleOptions,
+    "weir_rule": lib.CRule,
+    "weir_event": lib.CEvent,
+    "weir_rule_cost": lib.CRuleCost,
     "weir_recall_report": lib.RecallReport,
     "weir_passage": lib.CPassage,
 }
@@ -118,6 +123,7 @@ class HeaderTest(unittest.TestCase):
         self.assertEqual([name[5:].lower() for name in values("weir_reduce")], list(lib.REDUCES))
         self.assertEqual([name[5:].lower() for name in values("weir_vector")][1:], list(lib.VECTORS)[1:])
         self.assertEqual(len(values("weir_end")), len(lib.ENDS))
+        self.assertEqual([name[5:].lower() for name in values("weir_rule_state")], list(lib.RULE_STATES))
         from weir import errors
 
         for name, status in values("weir_status").items():

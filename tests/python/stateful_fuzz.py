@@ -145,12 +145,14 @@ class Calls(RuleBasedStateMachine):
         pot=st.sampled_from([40, 64, 96, 200]),
         chunk=st.sampled_from([0, 1, 16]),
         likelihoods=st.booleans(),
+        rule_tokens=st.sampled_from([0, 96, 160]),
         recall=st.sampled_from([None, None, "words"]),
         pin=st.sampled_from([None, "the man"]),
     )
-    def make(self, seeing, own, needs, moods, name, pot, chunk, likelihoods, recall, pin):
+    def make(self, seeing, own, needs, moods, name, pot, chunk, likelihoods, rule_tokens, recall, pin):
         kind = PlainMoody if needs.like != "a_vl" else Moody
         options = {"pot": pot, "chunk": chunk, "likelihoods": likelihoods, "recall": recall, "pin": pin}
+        options["rule_tokens"] = rule_tokens
         if seeing:
             options["picture_side"] = 64
         if recall:
@@ -261,6 +263,34 @@ class Calls(RuleBasedStateMachine):
             except TypeError:
                 continue
             raise AssertionError("a session was copied")
+
+    @rule(
+        s=sessions,
+        words=st.sampled_from(["Who came? => the man", "Where? => sea", "=>", "the sea " * 99 + "=> a", "a parcel"]),
+        name=st.sampled_from([None, "door", "a b"]),
+        does=st.sampled_from(["nothing", "raise", "append", "ask", "remove", "reset", "close"]),
+        learn=st.integers(0, 3),
+    )
+    def when(self, s, words, name, does, learn):
+        def told(event):
+            assert event.state in ("began", "ended") and event.id >= event.began_id > 0, event
+            if does == "raise":
+                raise MoodError("a mood")
+            if does == "append" and event.id % 2:
+                s.append(" the boat")
+            elif does == "ask":
+                s.ask("what?", max_tokens=2).read()
+            elif does == "remove":
+                s.remove_rule(event.rule)
+            elif does in ("reset", "close"):
+                getattr(s, does)()
+
+        self.trying(lambda: s.when(words, told, id=name, score=1e-6, odds=-30, hold=1, learn=learn))
+        found = self.trying(s.rules)
+        assert found is None or len(found) <= 64
+        if found and learn == 1:
+            s.remove_rule(found[0].id)
+            assert s.rules() == found[1:]
 
     @rule(s=sessions, ids=IDS)
     def trace(self, s, ids):

@@ -110,9 +110,7 @@ class Watcher {
     reading.pinned = text.has_value();
     WEIR_RETURN_IF_ERROR(talk_.Read(talk_.conversation().Begin(text), reading));
     if (rules.empty()) return Status();
-    if (reader_.frames().keeps()) {
-      return Unsupported("rules need an encoder that reads frames one by one; this one reads them together");
-    }
+    WEIR_RETURN_IF_ERROR(CheckFramesForRules(reader_.frames()));
     check_every_ = std::max(flags.check, 1);
     WEIR_ASSIGN_OR_RETURN(rules_,
                           RuleWatch::Make(flags, std::move(rules), session_, tokenizer_, talk_.conversation(), json_));

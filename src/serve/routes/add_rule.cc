@@ -31,9 +31,7 @@ void Handle(const Call& call, httplib::Response& response) {
         if (stream.rules == nullptr) {
           return InvalidArgument("this session was made without room for rules: make it with 'rule_tokens'");
         }
-        if (stream.kept_frames != nullptr && stream.kept_frames->keeps()) {
-          return InvalidArgument("rules need an encoder that reads frames one by one; this one reads them together");
-        }
+        if (stream.kept_frames != nullptr) WEIR_RETURN_IF_ERROR(CheckFramesForRules(*stream.kept_frames));
         WEIR_RETURN_IF_ERROR(
             stream.rules->set.Add(*std::move(rule), stream.conversation, AsideRoom(stream.session->plan())).status());
         out = RuleJson(stream.rules->set.rules().back());
