@@ -26,10 +26,10 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Event:
-    """A rule began to hold, or ceased. id: 1, 2, ... within the stream; began_id: of the event that this one ends. rule,
-    when: the rule's id and words. state: "began" or "ended". t: stream time of this check; since: of the first check at
-    which it held; in seconds. score: how far log_odds are above the rule's usual ones, in units of their spread; peak:
-    the largest score of the event so far."""
+    """A rule began to hold, or ceased. id: 1, 2, ... within the stream; began_id: of the event that this one ends.
+    rule, when: the rule's id and words. state: "began" or "ended". t: stream time of this check; since: of the first
+    check at which it held; in seconds. score: how far log_odds are above the rule's usual ones, in units of their
+    spread; peak: the largest score of the event so far."""
 
     id: int
     began_id: int
@@ -46,7 +46,7 @@ class Event:
 
 @dataclass(frozen=True)
 class WatchedRule:
-    """state: "learns" what is usual, "watches", or "holds". score, log_odds: at the last check; None before the first."""
+    """state: "learns" what is usual, "watches", or "holds". score, log_odds: at the last check; None before any."""
 
     id: str
     when: str

@@ -283,8 +283,8 @@ class Session:
         learn: int = 8,
         cooldown: float = 0.0,
     ) -> str:
-        """Watches the stream for something: a condition ("a parcel lies at the door"), or a question and the answer that
-        counts ("What colour is the light? => red"). The model is asked aside after each append() and each frame of
+        """Watches the stream for something: a condition ("a parcel lies at the door"), or a question and the answer
+        that counts ("What colour is the light? => red"). The model is asked aside after each append() and each frame of
         watch(), without a trace in the stream; callback(event) is called when it begins to hold and when it ceases.
         Returns the rule's id: `id`, or "r1", "r2", ...
 
@@ -526,8 +526,8 @@ class Session:
 
     def fork(self, recall_dir: str | os.PathLike[str] | None = None) -> Session:
         """A second session that holds the same, in as many bytes of its own; from here on they differ. It has the same
-        rules, with their callbacks. An answer that is being written ends here. recall_dir: where its copy of the archive goes. Errors: OverBudgetError,
-        InvalidArgumentError for a recall_dir without recall."""
+        rules, with their callbacks. An answer that is being written ends here. recall_dir: where its copy of the
+        archive goes. Errors: OverBudgetError, InvalidArgumentError for a recall_dir without recall."""
         out = ctypes.c_void_p()
         folder = None if recall_dir is None else path_bytes(recall_dir, "recall_dir")
         with self._call(ends_answer=True) as pointer:
@@ -538,7 +538,8 @@ class Session:
         return fork
 
     def state(self) -> bytes:
-        """Everything that restore() needs: pot, chat, rules, statistics, position. With recall, the archive is not in it."""
+        """Everything that restore() needs: pot, chat, rules, statistics, position. With recall, the archive is not in
+        it."""
         n = ctypes.c_size_t()
         with self._call(ends_answer=True) as pointer:
             check(lib.LIB.weir_session_save(pointer, None, 0, ctypes.byref(n)))

@@ -126,7 +126,9 @@ class Fuzz:
         tuning = {"score": 1e-6, "odds": -30, "hold": 1, "learn": 1}
         if rng.random() < 0.3:
             tuning[rng.choice([*tuning, "cooldown"])] = self.number()
-        s.when(words, self.told(s) if rng.random() < 0.9 else self.number(), id=rng.choice([None, "a", "a b"]), **tuning)
+        s.when(
+            words, self.told(s) if rng.random() < 0.9 else self.number(), id=rng.choice([None, "a", "a b"]), **tuning
+        )
 
     def step(self):
         rng = self.rng
