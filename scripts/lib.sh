@@ -24,7 +24,8 @@ need_packages() {
   command -v dpkg-query >/dev/null || die "this is not a Debian-like system; install by hand: $*"
   local missing=() name
   for name in "$@"; do
-    [ "$(dpkg-query -W -f '${db:Status-Status}' "$name" 2>/dev/null)" = installed ] || missing+=("$name")
+    # One line for each architecture that the machine has it for.
+    dpkg-query -W -f '${db:Status-Status}\n' "$name" 2>/dev/null | grep -x installed >/dev/null || missing+=("$name")
   done
   [ ${#missing[@]} -eq 0 ] && return 0
   [ "$(id -u)" -eq 0 ] || command -v sudo >/dev/null || die "these packages are missing, and installing needs root or sudo:
