@@ -452,6 +452,9 @@ class PackageTest(unittest.TestCase):
             done.set()
             thread.join()
 
+    @unittest.skipIf(
+        "tsan.so" in os.environ.get("LD_PRELOAD", ""), "ThreadSanitizer knows no threads of such a process"
+    )
     def test_a_forked_process_has_models_of_its_own(self):
         with weir.Model(support.MODEL, threads=2) as model, model.session(pot=96) as s:
             s.append(support.WORDS * 4)
