@@ -342,6 +342,7 @@ Result<Setup> MakeSetup(const ModelFlags& model_flags, const PotFlags& pot_flags
     WEIR_ASSIGN_OR_RETURN(prune, ToPruner(*pictures.flags));
   }
   WEIR_ASSIGN_OR_RETURN(out.model, Load(model_flags));
+  WEIR_ASSIGN_OR_RETURN(out.draft, LoadDraft(pot_flags.guesses, *out.model, &options));
   std::optional<std::string_view> question;
   if (!probe.question.empty()) question = probe.question;
   WEIR_RETURN_IF_ERROR(AddProbe(*out.model, model_flags, probe.in_chat, question, &options));
@@ -369,6 +370,7 @@ Result<Setup> MakeSetup(const ModelFlags& model_flags, const PotFlags& pot_flags
   }
   WEIR_ASSIGN_OR_RETURN(out.trace, StartTrace(pot_flags, *out.session, out.model.get()));
   PrintConfiguration(*out.model, *out.session, pot_flags, sampling.c_str());
+  PrintDraft(out.draft.get(), out.session->plan());
   if (out.reader != nullptr) PrintEncoder(*out.encoder, *out.reader);
   return out;
 }

@@ -100,6 +100,7 @@ void PrintReport(const EncodeReport& report, const std::string& where);
 struct Setup {
   std::unique_ptr<LoadedModel> model;
   std::unique_ptr<LoadedEncoder> encoder;  // nullptr without --mmproj
+  std::unique_ptr<LoadedDraft> draft;      // nullptr without --draft
   std::unique_ptr<TraceWriter> trace;
   std::unique_ptr<Session> session;
   std::unique_ptr<PictureReader> reader;  // nullptr without --mmproj

@@ -240,16 +240,6 @@ void AddPotFlags(CLI::App& app, PotFlags* flags) {
       ->capture_default_str();
 }
 
-void AddLookupFlag(CLI::App& app, PotFlags* flags) {
-  flags->lookup = 7;
-  app.add_option("--lookup", flags->lookup,
-                 "guess up to N tokens of an answer from what was read and written before, and read them in one pass "
-                 "where that saves time; answers stay the same; 0 = off")
-      ->check(Between(0, 64))
-      ->capture_default_str()
-      ->type_name("N");
-}
-
 void AddVerboseFlag(CLI::App& app, PotFlags* flags) {
   app.add_flag("-v,--verbose", flags->verbose, "print every option of the policy at startup");
 }
@@ -313,18 +303,13 @@ Result<SessionOptions> ToSessionOptions(const PotFlags& flags) {
   }
   options.chunk_rows = flags.chunk;
   options.windows_in_pot = flags.window_layers == "pot";
-  options.max_guesses = flags.lookup;
+  options.max_guesses = flags.guesses.lookup;
   options.aside_slots = flags.aside;
   WEIR_ASSIGN_OR_RETURN(options.k_type, CacheType(flags.k_type));
   WEIR_ASSIGN_OR_RETURN(options.v_type, CacheType(flags.v_type));
   options.watch_attention = flags.trace_attention > 0;
   options.on_overflow = flags.on_overflow == "error" ? OnOverflow::kError : OnOverflow::kEvict;
   return options;
-}
-
-std::string GuessText(const Session& session) {
-  if (session.n_guessed() == 0) return {};
-  return fmt::format(", {} of {} guesses right", session.n_guessed_right(), session.n_guessed());
 }
 
 Result<int64_t> ParseBytes(const std::string& text) {

@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "engine/loaded_model.h"
 #include "engine/session.h"
+#include "guesses.h"
 #include "hub.h"
 
 namespace weir::app {
@@ -65,13 +66,11 @@ struct PotFlags {
   std::string window_layers = "newest";
   bool trace_scores = false, verbose = false;
   int trace_attention = 0;
-  int lookup = 0;
+  GuessFlags guesses;
   int aside = 0;  // SessionOptions::aside_slots
   RecallFlags recall;
 };
 void AddPotFlags(CLI::App& app, PotFlags* flags);
-// --lookup, for commands that write answers.
-void AddLookupFlag(CLI::App& app, PotFlags* flags);
 // -v, for commands that print their configuration.
 void AddVerboseFlag(CLI::App& app, PotFlags* flags);
 // Only for commands that write one.
@@ -100,10 +99,9 @@ CLI::Validator Between(T low, T high) {
   return CLI::Range(low, high).description("");
 }
 
-std::string GuessText(const Session& session);  // ", 45 of 60 guesses right", or nothing
-std::string BytesText(int64_t bytes);           // "45.3 MiB"
-std::string CountText(int64_t n);               // "1,234,567"
-std::string DurationText(double seconds);       // "45 s", "12 min 05 s", "3 h 20 min"
+std::string BytesText(int64_t bytes);      // "45.3 MiB"
+std::string CountText(int64_t n);          // "1,234,567"
+std::string DurationText(double seconds);  // "45 s", "12 min 05 s", "3 h 20 min"
 // Resident memory of this process now, and its highest so far.
 int64_t ResidentBytes();
 int64_t PeakResidentBytes();

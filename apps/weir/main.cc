@@ -22,6 +22,8 @@ std::string LongName(const std::string& argument) {
                                  {"-ctv", "--cache-type-v"},
                                  {"-hf", "--hf-repo"},
                                  {"-hfr", "--hf-repo"},
+                                 {"-cd", "--ctx-size-draft"},
+                                 {"-md", "--model-draft"},
                                  {"-mm", "--mmproj"},
                                  {"-ngl", "--gpu-layers"},
                                  {"-sys", "--system"}}) {

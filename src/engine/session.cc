@@ -69,12 +69,12 @@ Result<std::unique_ptr<Session>> Session::Make(Model& model, Backend& backend, c
   SessionParts& parts = out->parts_;
   parts.evidence = EvidenceSet(core.needs, options);
   parts.LayOut(model, backend, core.needs, core.plan, &out->space_);
-  parts.ahead.LayOut(model.config().n_vocab, core.plan.max_guesses, &out->space_);
+  parts.ahead.LayOut(model.config().n_vocab, core.plan, &out->space_);
   if (core.plan.aside_slots > 0) parts.aside.LayOut(model, backend, &out->space_);
   if (options.watch_attention) parts.trace.LayOut(core.plan.pot, &out->space_);
   WEIR_RETURN_IF_ERROR(out->space_.status());
   parts.prediction.Use(&backend, core.runner.get());
-  parts.ahead.Use(&core);
+  WEIR_RETURN_IF_ERROR(parts.ahead.Use(&core));
   parts.aside.Use(&core);
   parts.evidence.Clear(core);
   out->selector_.Prepare();

@@ -172,6 +172,9 @@ class Session {
   // Tokens that were guessed and read in advance so far (SessionOptions::max_guesses), and how many of them came.
   int64_t n_guessed() const { return parts_.ahead.n_guessed(); }
   int64_t n_guessed_right() const { return parts_.ahead.n_taken(); }
+  // Of these, those of the draft model.
+  int64_t n_drafted() const { return parts_.ahead.n_drafted(); }
+  int64_t n_drafted_right() const { return parts_.ahead.n_drafted_taken(); }
   // Tokens of the stream so far. Cheaper than counters(), which walks through the pot.
   int64_t n_seen() const { return core_.stream.n_seen; }
   // The time of the newest token; kNoTime before the first.

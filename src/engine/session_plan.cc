@@ -84,7 +84,8 @@ SessionPlan PlanFor(const Model& model, const Backend& backend, const SessionOpt
   SessionPlan plan;
   plan.probe_slots = demand.probe_slots;
   plan.chunk_rows = ChunkRows(options, needs, n_slots - plan.probe_slots);
-  const int64_t max_rows = std::max(plan.chunk_rows, plan.probe_slots);
+  plan.draft = Drafter::Plan(options.draft).value();  // PlanSession() has checked the options
+  const int64_t max_rows = std::max({plan.chunk_rows, plan.probe_slots, plan.draft.most + 1});
   // For the rows of a probe there are slots beside those.
   const int64_t window = config.attention.window, window_rows = WindowRows(window, plan.chunk_rows),
                 window_slots = std::max(window_rows, window - 1 + plan.probe_slots);
@@ -146,11 +147,14 @@ SessionPlan PlanFor(const Model& model, const Backend& backend, const SessionOpt
       {MemTag::kLogits, "logits and last hidden state", space.bytes(MemTag::kLogits)},
   };
   plan.items.insert(plan.items.end(), std::begin(others), std::end(others));
-  if (plan.max_guesses > 0) {
+  if (const int32_t most = std::max(plan.max_guesses, plan.draft.most); most > 0) {
     BufferSpace ahead;
-    parts.ahead.LayOut(config.n_vocab, plan.max_guesses, &ahead);
-    plan.items.push_back({MemTag::kLogits, fmt::format("guesses of what comes next, {} at once", plan.max_guesses),
+    parts.ahead.LayOut(config.n_vocab, plan, &ahead);
+    plan.items.push_back({MemTag::kLogits, fmt::format("guesses of what comes next, {} at once", most),
                           ahead.bytes(MemTag::kLogits) + ahead.bytes(MemTag::kMeta)});
+  }
+  if (plan.draft.model != nullptr) {
+    for (PlanItem& item : Drafter::Items(backend, plan.draft)) plan.items.push_back(std::move(item));
   }
   if (plan.aside_slots > 0) {
     BufferSpace aside;
@@ -191,6 +195,16 @@ Result<SessionPlan> PlanSession(const Model& model, const Backend& backend, cons
   }
   if (options.max_guesses < 0 || options.max_guesses > 64) {
     return InvalidArgument("{} guesses of what comes next: expected 0 to 64", options.max_guesses);
+  }
+  if (options.draft.model != nullptr) {
+    WEIR_RETURN_IF_ERROR(Drafter::Plan(options.draft).status());
+    if (!ReadAhead::Suits(model.config().attention, needs)) {
+      return Unsupported(
+          "a draft's guesses cannot be taken back here: policy {} sums the attention of every row, or layers of {} "
+          "keep "
+          "a state or have positions with three axes; leave the draft out",
+          name, model.config().architecture);
+    }
   }
   if (options.state_marks < 0 || options.state_marks > 64) {
     return InvalidArgument("{} copies of a state to go back to: expected 0 to 64", options.state_marks);

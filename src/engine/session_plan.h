@@ -26,6 +26,16 @@ struct PlanItem {
   int64_t bytes;
 };
 
+// Guesses by a draft model (engine/session/drafter.h).
+struct DraftOptions {
+  // Of the session's vocabulary, on its backend (engine/loaded_draft.h); outlives the session. nullptr: none.
+  Model* model = nullptr;
+  int32_t most = 7;       // guesses at once
+  int32_t least = 0;      // fewer are not read
+  float sure = 0.6f;      // the draft goes on while it gives its likeliest token at least this probability
+  int32_t pot_slots = 0;  // of the draft's own pot; 0: 1,024, or the context it was trained with
+};
+
 struct SessionOptions {
   PolicySpec policy;
   int32_t pot_slots = 0;     // |M|; 0: as many as fit in budget_bytes, at most the trained context; without a
@@ -42,6 +52,9 @@ struct SessionOptions {
   // Tokens that are guessed and read in one pass with a token of an answer, at most (engine/session/read_ahead.h). 0:
   // none. No text changes with it. They take a row of logits each.
   int32_t max_guesses = 0;
+  // A draft model guesses where the text says nothing. No text changes with it either. Its pot and working memory are
+  // part of the session's bytes. kUnsupported where nothing can be read ahead.
+  DraftOptions draft;
   bool always_guess = false;  // whether it pays or not
   // More slots than pot_slots, kept free for excerpts (Session::AppendOptions::excerpt). -1: a quarter of pot_slots.
   int32_t excerpt_slots = 0;
@@ -60,6 +73,15 @@ struct SessionOptions {
   std::vector<PlanItem> beside;
 };
 
+// The part of a plan that belongs to a draft model.
+struct DraftPlan {
+  Model* model = nullptr;  // nullptr: there is none
+  int32_t most = 0, least = 0;
+  float sure = 0;
+  PotShape pot;
+  RunnerShape runner;
+};
+
 // The whole ledger of a session, before a byte is allocated.
 struct SessionPlan {
   PotShape pot;               // with the slots for excerpts and for questions aside
@@ -69,6 +91,7 @@ struct SessionPlan {
   int32_t chunk_rows = 0;
   int32_t probe_slots = 0;  // of pot_slots, kept free for a probe
   int32_t max_guesses = 0;  // as in the options, or fewer where chunks are smaller; 0 where none would be read
+  DraftPlan draft;
   RunnerShape runner;
   std::vector<PlanItem> items;
   int64_t total_bytes = 0;

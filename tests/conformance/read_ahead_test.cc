@@ -156,6 +156,113 @@ TEST(ReadAhead, OtherWaysToGoOn) {
   }
 }
 
+// A session whose draft is the model itself, in a pot that overflows often.
+SessionOptions DraftOptionsOf(Tiny& tiny, const std::string& policy, int32_t max_guesses) {
+  SessionOptions options = OptionsOf(policy, max_guesses);
+  options.draft = {.model = tiny.model.get(), .most = kGuesses, .sure = 0, .pot_slots = 64};
+  return options;
+}
+
+class EveryDraft : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(EveryDraft, TheSameBytesAsWithoutOne) {
+  Tiny tiny(GetParam());
+  const int32_t n_vocab = tiny.model->config().n_vocab;
+  const std::vector<int32_t> prompt = RandomTokens(50, n_vocab);
+  for (const auto& [policy, max_guesses] : {std::pair{"streaming_llm", 0}, {"weir", 3}, {"tova", 0}, {"full", 0}}) {
+    SCOPED_TRACE(policy);
+    SessionOptions with = DraftOptionsOf(tiny, policy, max_guesses), without = OptionsOf(policy, 0);
+    const bool full = std::string_view(policy) == "full";
+    if (full) with.pot_slots = without.pot_slots = 256, with.draft.pot_slots = 512;  // the draft holds the same tokens
+    auto plain = std::move(Session::Make(*tiny.model, *tiny.backend, without)).value();
+    auto ahead = std::move(Session::Make(*tiny.model, *tiny.backend, with)).value();
+    EXPECT_EQ(ahead->ledger().used_bytes(), ahead->plan().total_bytes);
+    for (Session* session : {plain.get(), ahead.get()}) ReadPrompt(prompt, *session);
+    for (int32_t i = 0; i < 150; ++i) {
+      const std::vector<float> logits = LogitsOf(*plain);
+      ASSERT_EQ(LogitsOf(*ahead), logits) << "before token " << i;
+      const auto best = static_cast<int32_t>(std::ranges::max_element(logits) - logits.begin());
+      const int32_t token = i % 9 == 8 ? (i * 7) % n_vocab : best;  // a surprise now and then
+      Write(token, *plain);
+      Write(token, *ahead);
+      if (i % 23 == 0) {
+        ASSERT_EQ(Bytes(*ahead), Bytes(*plain)) << "after token " << i;
+      }
+    }
+    EXPECT_GT(ahead->n_drafted_right(), full ? 90 : 0);
+    EXPECT_LE(ahead->n_drafted_right(), ahead->n_guessed_right());
+    EXPECT_LT(ahead->n_guessed_right(), ahead->n_guessed());
+    if (max_guesses == 0) {
+      EXPECT_EQ(ahead->n_drafted(), ahead->n_guessed());
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Draft, EveryDraft,
+                         ::testing::Values("llama", "deepseek2", "gemma2", "gemma3", "gemma3n", "gemma4", "qwen3moe",
+                                           "gpt_oss", "gptneox"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST(Draft, FollowsAStreamWhereverItGoes) {
+  Tiny tiny("llama");
+  const std::vector<int32_t> text = Text(tiny, 400);
+  SessionOptions options = DraftOptionsOf(tiny, "streaming_llm", 0);
+  auto plain = Make(tiny, "streaming_llm", 0);
+  options.draft.pot_slots = 512;
+  auto ahead = std::move(Session::Make(*tiny.model, *tiny.backend, options)).value();
+  // `n_right`: guesses that come at least where the draft holds the same tokens; nothing is known where it does not.
+  const auto both = [&](const std::function<void(Session&)>& go, int64_t n_right) {
+    go(*plain);
+    go(*ahead);
+    n_right += ahead->n_drafted_right();
+    for (size_t i = 0; i < 20; ++i) {
+      const std::vector<float> logits = LogitsOf(*plain);
+      ASSERT_EQ(LogitsOf(*ahead), logits) << "before token " << i;
+      const auto best = static_cast<int32_t>(std::ranges::max_element(logits) - logits.begin());
+      const int32_t token = i % 7 == 6 ? text[i] : best;
+      Write(token, *plain);
+      Write(token, *ahead);
+    }
+    ASSERT_EQ(LogitsOf(*ahead), LogitsOf(*plain));
+    ASSERT_EQ(Bytes(*ahead), Bytes(*plain));
+    EXPECT_GE(ahead->n_drafted_right(), n_right);
+  };
+  std::vector<uint8_t> saved;
+  both([&](Session& s) { ReadPrompt(std::span(text).first(40), s); }, 8);
+  both([&](Session& s) { saved = Bytes(s); }, 8);
+  both([&](Session& s) { ReadPrompt(std::span(text).first(390), s); }, 0);  // longer than what may wait
+  both([&](Session& s) { ASSERT_TRUE(s.Restore(saved).ok()); }, 8);
+  both([&](Session& s) { s.Reset(), ReadPrompt(std::span(text).first(1), s); }, 8);
+  both([&](Session& s) { ReadPrompt(std::span(text).first(9), s); }, 8);
+  both([&](Session& s) { ASSERT_TRUE(s.CopyFrom(*(&s == plain.get() ? ahead : plain)).ok()); }, 0);
+}
+
+TEST(Draft, RefusedWhereItCannotBe) {
+  Tiny tiny("llama"), hybrid("lfm2");
+  const auto error = [&](Tiny& target, const SessionOptions& options) {
+    return std::string(Session::Make(*target.model, *target.backend, options).status().message());
+  };
+  EXPECT_NE(error(tiny, DraftOptionsOf(tiny, "h2o", 0)).find("policy h2o"), std::string::npos);
+  EXPECT_NE(error(hybrid, DraftOptionsOf(hybrid, "weir", 0)).find("keep a state"), std::string::npos);
+  EXPECT_EQ(Drafter::Check(*hybrid.model).code(), StatusCode::kUnsupported);
+  SessionOptions options = DraftOptionsOf(tiny, "weir", 0);
+  options.draft.pot_slots = 35;
+  EXPECT_NE(error(tiny, options).find("36 to"), std::string::npos);
+  options.draft.pot_slots = 36;
+  EXPECT_EQ(error(tiny, options), "");
+  options.draft.most = 65;
+  EXPECT_NE(error(tiny, options).find("at most 64"), std::string::npos);
+  // A budget counts the draft.
+  options = DraftOptionsOf(tiny, "weir", 0);
+  options.pot_slots = 0;
+  options.budget_bytes = PlanSession(*tiny.model, *tiny.backend, options)->minimum_bytes;
+  EXPECT_EQ(error(tiny, options), "");
+  --options.budget_bytes;
+  EXPECT_NE(error(tiny, options).find("too small"), std::string::npos);
+  options.draft = {};
+  EXPECT_EQ(error(tiny, options), "");
+}
+
 // A token that was read ahead needs no place in a shared pass.
 TEST(ReadAhead, AloneInABatch) {
   Tiny tiny("llama");

@@ -365,7 +365,7 @@ Action AddChat(CLI::App& sub) {
   AddEncoderFlags(sub, pictures.get());
   AddFpsFlag(sub, pictures.get());
   AddPotFlags(sub, pot.get());
-  AddLookupFlag(sub, pot.get());
+  AddGuessFlags(sub, &pot->guesses);
   AddRecallFlags(sub, &pot->recall);
   AddTraceFlag(sub, pot.get());
   AddVerboseFlag(sub, pot.get());

@@ -63,6 +63,8 @@ Status RunMcp(const ModelFlags& model_flags, const PotFlags& pot_flags, const Mc
   options.host.chat_arguments = model_flags.chat_arguments;
   options.host.answer_pots = 1;
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedModel> model, Load(model_flags));
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedDraft> draft,
+                        LoadDraft(pot_flags.guesses, *model, &options.host.session));
   std::unique_ptr<LoadedEncoder> encoder;
   if (!flags.mmproj.empty()) {
     WEIR_ASSIGN_OR_RETURN(encoder, LoadedEncoder::Load(flags.mmproj, *model));
@@ -98,7 +100,7 @@ Action AddMcp(CLI::App& sub) {
   AddModelFlags(sub, model.get());
   AddChatFlags(sub, model.get());
   AddPotFlags(sub, pot.get());
-  AddLookupFlag(sub, pot.get());
+  AddGuessFlags(sub, &pot->guesses);
   AddRecallFlags(sub, &pot->recall);
   AddSamplingFlags(sub, &flags->sampling);
   sub.add_option("-n,--predict", flags->predict, "maximum answer length in tokens if a call sets no limit")

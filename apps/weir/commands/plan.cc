@@ -23,6 +23,7 @@ Status Plan(const ModelFlags& model_flags, PotFlags pot_flags, PictureFlags* pic
   WEIR_ASSIGN_OR_RETURN(SessionOptions options, ToSessionOptions(pot_flags));
   WEIR_ASSIGN_OR_RETURN(const PrunerSpec prune, ToPruner(*pictures));
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedModel> model, Load(model_flags, /*plan_only=*/true));
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedDraft> draft, LoadDraft(pot_flags.guesses, *model, &options));
   WEIR_RETURN_IF_ERROR(AddProbe(*model, model_flags, /*in_chat=*/true, std::nullopt, &options));
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedEncoder> encoder, LoadPictureEncoder(*pictures, *model));
   if (encoder != nullptr) {
@@ -49,6 +50,7 @@ Status Plan(const ModelFlags& model_flags, PotFlags pot_flags, PictureFlags* pic
     json["chunk"] = plan.chunk_rows;
     json["weights_bytes"] = model->ledger().used_bytes();
     if (encoder != nullptr) json["encoder_weights_bytes"] = encoder->ledger().used_bytes();
+    if (draft != nullptr) json["draft_weights_bytes"] = draft->ledger().used_bytes();
     for (const PlanItem& item : plan.items)
       json["items"].push_back({{"tag", MemTagName(item.tag)}, {"what", item.what}, {"bytes", item.bytes}});
     json["session_bytes"] = plan.total_bytes;
@@ -68,6 +70,10 @@ Status Plan(const ModelFlags& model_flags, PotFlags pot_flags, PictureFlags* pic
     Print(stdout, "  {:<10} {:>14}  prepared from {}\n", "weights", CountText(encoder->ledger().used_bytes()),
           pictures->mmproj);
   }
+  if (draft != nullptr) {
+    Print(stdout, "  {:<10} {:>14}  prepared from {}\n", "weights", CountText(draft->ledger().used_bytes()),
+          draft->file().path());
+  }
   if (!rules.empty()) Print(stdout, "rules: {}, {} tokens read aside at every check\n", rules.size(), check_tokens);
   Print(stdout, "smallest budget that works here: {} bytes\n", CountText(plan.minimum_bytes));
   return Status();
@@ -81,7 +87,7 @@ Action AddPlan(CLI::App& sub) {
   auto format = std::make_shared<std::string>("text");
   AddModelFlags(sub, model.get());
   AddPotFlags(sub, pot.get());
-  AddLookupFlag(sub, pot.get());
+  AddGuessFlags(sub, &pot->guesses);
   AddRecallFlags(sub, &pot->recall);
   AddEncoderFlags(sub, pictures.get());
   AddPictureFlags(sub, pictures.get());

@@ -197,7 +197,7 @@ Action AddRead(CLI::App& sub) {
                  "auto: a progress line on a terminal; lines: a plain line every 3 seconds; off")
       ->check(CLI::IsMember({"auto", "lines", "off"}));
   AddPotFlags(sub, pot.get());
-  AddLookupFlag(sub, pot.get());
+  AddGuessFlags(sub, &pot->guesses);
   pot->recall.spec = kDefaultRecall;
   AddRecallFlags(sub, &pot->recall);
   AddTraceFlag(sub, pot.get());

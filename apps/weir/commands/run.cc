@@ -260,7 +260,7 @@ Action AddRun(CLI::App& sub) {
   AddEncoderFlags(sub, pictures.get());
   AddPictureFlags(sub, pictures.get());
   AddPotFlags(sub, pot.get());
-  AddLookupFlag(sub, pot.get());
+  AddGuessFlags(sub, &pot->guesses);
   AddRecallFlags(sub, &pot->recall);
   AddTraceFlag(sub, pot.get());
   AddVerboseFlag(sub, pot.get());

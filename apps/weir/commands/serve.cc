@@ -185,6 +185,8 @@ void KeepLittleMemory() {
 Status Serve(const ModelFlags& model_flags, const PotFlags& pot_flags, const ServeFlags& flags) {
   WEIR_ASSIGN_OR_RETURN(ServerOptions options, ToOptions(model_flags, pot_flags, flags));
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedModel> model, Load(model_flags));
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedDraft> draft,
+                        LoadDraft(pot_flags.guesses, *model, &options.host.session));
   std::unique_ptr<LoadedEncoder> encoder;
   if (!flags.mmproj.empty()) {
     WEIR_ASSIGN_OR_RETURN(encoder, LoadedEncoder::Load(flags.mmproj, *model));
@@ -200,6 +202,7 @@ Status Serve(const ModelFlags& model_flags, const PotFlags& pot_flags, const Ser
   Print(stderr, "pot      {} tokens, policy {}, {} each\n", host.plan().pot_slots, policy,
         BytesText(host.session_bytes()));
   PrintDefaultPot(pot_flags, host.plan().pot_slots, model->model().config());
+  PrintDraft(draft.get(), host.plan());
   if (encoder != nullptr) {
     Print(stderr, "vision   {}, {} tokens a picture, weights {}, pictures up to {} pixels a side\n",
           encoder->encoder().config().projector, encoder->encoder().config().max_rows(),
@@ -320,7 +323,7 @@ Action AddServe(CLI::App& sub) {
   AddModelFlags(sub, model.get());
   AddChatFlags(sub, model.get());
   AddPotFlags(sub, pot.get());
-  AddLookupFlag(sub, pot.get());
+  AddGuessFlags(sub, &pot->guesses);
   AddVerboseFlag(sub, pot.get());
   sub.remove_option(sub.get_option("--budget"));  // here it is for all sessions together
   sub.add_option("--budget", flags->budget,

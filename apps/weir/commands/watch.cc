@@ -442,7 +442,7 @@ Action AddWatch(CLI::App& sub) {
   sub.add_option("--system", flags->system, "system message");
   AddChatFlags(sub, model.get());
   AddPotFlags(sub, pot.get());
-  AddLookupFlag(sub, pot.get());
+  AddGuessFlags(sub, &pot->guesses);
   AddRecallFlags(sub, &pot->recall);
   AddTraceFlag(sub, pot.get());
   AddVerboseFlag(sub, pot.get());

@@ -7,48 +7,75 @@
 
 namespace weir {
 
-int64_t GuessCount::Best(int n_same, int64_t most) const {
-  // Losses are bounded whatever the estimates say.
-  if (one_ == 0 || lost_ > 0.01 * total_ + 4 * one_) return 0;
-  const double right = right_[static_cast<size_t>(n_same)];
+int64_t GuessCount::BestOf(double right, double cost, int64_t most) {
   double tokens = 1, next = 1, best_rate = 1.02;  // not for a gain within the error of the estimates
   int64_t best = 0;
   for (int64_t n = 1; n <= most; ++n) {
     tokens += next *= right;
-    const double rate = tokens / (1 + more_ * static_cast<double>(n));
+    const double rate = tokens / (1 + cost * static_cast<double>(n));
     if (rate > best_rate) best_rate = rate, best = n;
   }
   return best;
 }
 
-void GuessCount::Took(double seconds, int n_same, int64_t n_guessed, int64_t n_right) {
-  constexpr double kNew = 0.1;
-  if (one_ > 0) seconds = std::min(seconds, 8 * one_);  // somebody else's pause
-  total_ += seconds;
-  if (n_guessed == 0) {
-    one_ = one_ == 0 ? seconds : one_ + kNew * (seconds - one_);
-    return;
+int64_t GuessCount::Best(int n_same, int64_t most) const {
+  // Losses are bounded whatever the estimates say.
+  return may_lose() ? BestOf(right_[static_cast<size_t>(n_same)], more_, most) : 0;
+}
+
+int64_t GuessCount::BestDraft(int64_t most) {
+  if (!may_lose()) return 0;
+  if (draft_gain_ > 0) {
+    if (const int64_t best = BestOf(right_[kDraft], more_ + draft_, most); best > 0) return best;
   }
-  lost_ += seconds - one_ * static_cast<double>(1 + n_right);
-  more_ += kNew * (std::max(0.0, seconds / one_ - 1) / static_cast<double>(n_guessed) - more_);
+  // Another part of the text may be easier: tried again after some tens of tokens.
+  draft_gain_ += 0.02 * (0.5 - draft_gain_);
+  right_[kDraft] += 0.02 * (0.8 - right_[kDraft]);
+  return 0;
+}
+
+void GuessCount::Took(Step step) {
+  // Somebody else's pause.
+  if (one_ > 0) step.seconds = std::min(step.seconds, step.draft_seconds + 8 * one_);
+  total_ += step.seconds;
+  const double own = step.seconds - step.draft_seconds;
+  if (step.n_guessed == 0) one_ = one_ == 0 ? own : one_ + kNew * (own - one_);
+  const double saved = one_ * static_cast<double>(1 + step.n_right) - step.seconds;
+  if (step.draft_seconds > 0) {
+    draft_gain_ += kNew * (saved / one_ - draft_gain_);
+    draft_ += kNew * (step.draft_seconds / one_ / static_cast<double>(std::max<int64_t>(step.n_guessed, 1)) - draft_);
+  }
+  if (step.n_guessed > 0 || step.draft_seconds > 0) lost_ -= saved;
+  if (step.n_guessed == 0) return;
+  more_ += kNew * (std::max(0.0, own / one_ - 1) / static_cast<double>(step.n_guessed) - more_);
   // Guesses after the first wrong one say nothing.
-  double& right = right_[static_cast<size_t>(n_same)];
-  for (int64_t i = 0; i < std::min(n_right + 1, n_guessed); ++i) right += kNew * ((i < n_right ? 1.0 : 0.0) - right);
+  double& right = right_[static_cast<size_t>(step.n_same)];
+  for (int64_t i = 0; i < std::min(step.n_right + 1, step.n_guessed); ++i) {
+    right += kNew * ((i < step.n_right ? 1.0 : 0.0) - right);
+  }
 }
 
-void ReadAhead::LayOut(int64_t n_vocab, int64_t most, BufferSpace* space) {
+void ReadAhead::LayOut(int64_t n_vocab, const SessionPlan& plan, BufferSpace* space) {
   n_vocab_ = n_vocab;
-  most_ = most;
+  most_ = std::max(plan.max_guesses, plan.draft.most);
   if (!enabled()) return;
-  rows_logits_ = space->Floats(MemTag::kLogits, (1 + most) * n_vocab, Access::kDevice);
-  space->Reserve(MemTag::kMeta, Lookup::Bytes() + most * static_cast<int64_t>(sizeof(int32_t)));
+  rows_logits_ = space->Floats(MemTag::kLogits, (1 + most_) * n_vocab, Access::kDevice);
+  space->Reserve(MemTag::kMeta, Lookup::Bytes() + most_ * static_cast<int64_t>(sizeof(int32_t)));
 }
 
-void ReadAhead::Use(SessionCore* core) {
+Status ReadAhead::Use(SessionCore* core) {
   core_ = core;
-  if (!enabled()) return;
+  if (!enabled()) return Status();
   lookup_.Prepare();
   ahead_.reserve(static_cast<size_t>(most_));
+  if (core->plan.draft.model == nullptr) return Status();
+  WEIR_ASSIGN_OR_RETURN(drafter_, Drafter::Make(core->plan.draft, *core->backend, core->ledger));
+  return Status();
+}
+
+void ReadAhead::Follow(std::span<const int32_t> tokens) {
+  lookup_.Push(tokens);
+  if (drafter_ != nullptr) drafter_->Push(tokens);
 }
 
 bool ReadAhead::Holds(int32_t token) const {
@@ -58,7 +85,7 @@ bool ReadAhead::Holds(int32_t token) const {
 
 void ReadAhead::ReadElsewhere(int32_t token) {
   if (!enabled()) return;
-  lookup_.Push({&token, 1});
+  Follow({&token, 1});
   Drop();
   step_began_.reset();
 }
@@ -72,9 +99,10 @@ void ReadAhead::Drop() {
 void ReadAhead::Restart() {
   Drop();
   lookup_.Clear();
+  if (drafter_ != nullptr) drafter_->Clear();
   step_began_.reset();
   if (!enabled()) return;
-  for (const SlotMeta& slot : core_->pot->meta(0)) lookup_.Push({&slot.token_id, 1});
+  for (const SlotMeta& slot : core_->pot->meta(0)) Follow({&slot.token_id, 1});
 }
 
 int64_t ReadAhead::RowOf(const Chunk& chunk, const BatchItem& item) const {
@@ -85,24 +113,51 @@ int64_t ReadAhead::RowOf(const Chunk& chunk, const BatchItem& item) const {
 
 void ReadAhead::EndStep() {
   if (!step_began_) return;
-  count_.Took(SecondsSince(*step_began_), step_same_, step_guessed_, step_right_);
+  step_.seconds = step_.draft_seconds + SecondsSince(*step_began_);
+  count_.Took(step_);
   step_began_.reset();
+}
+
+Result<std::span<const int32_t>> ReadAhead::FindGuess(int64_t most) {
+  Lookup::Guess found = lookup_.Find(std::min<int64_t>(core_->plan.max_guesses, most));
+  if (!core_->options.always_guess) {
+    found.next = found.next.first(static_cast<size_t>(count_.Best(found.n_same, std::ssize(found.next))));
+  }
+  step_.n_same = found.n_same;
+  if (!found.next.empty() || drafter_ == nullptr) return found.next;
+  const DraftPlan& plan = core_->plan.draft;
+  most = std::min<int64_t>(most, plan.most);
+  if (!core_->options.always_guess) most = count_.BestDraft(most);
+  if (most < plan.least) return found.next;
+  // A prompt is read once; the rule counts what follows.
+  if (drafter_->n_waiting() > 2 * plan.most) WEIR_RETURN_IF_ERROR(drafter_->CatchUp());
+  const Clock::time_point began = Clock::now();
+  WEIR_ASSIGN_OR_RETURN(std::span<const int32_t> guess, drafter_->Guess(most));
+  step_.draft_seconds = SecondsSince(began);
+  step_.n_same = GuessCount::kDraft;
+  // A padded vocabulary may be longer than the model's.
+  guess = guess.first(
+      static_cast<size_t>(std::ranges::find_if(guess, [&](int32_t id) { return id >= n_vocab_; }) - guess.begin()));
+  if (std::ssize(guess) < plan.least) guess = {};
+  n_drafted_ += std::ssize(guess);
+  return guess;
 }
 
 Result<const float*> ReadAhead::Read(const Chunk& chunk, const BatchItem& item, const TensorObserver* observer) {
   if (!enabled()) return core_->runner->Forward({&item, 1}, observer);
   if (chunk.tokens != nullptr) {
-    lookup_.Push({chunk.tokens, static_cast<size_t>(chunk.n)});
+    Follow({chunk.tokens, static_cast<size_t>(chunk.n)});
   } else {
     const int32_t no_token = -1;
-    lookup_.Push({&no_token, 1});
+    Follow({&no_token, 1});
   }
   if (const int64_t row = RowOf(chunk, item); row > 0) {
     WEIR_RETURN_IF_ERROR(item.pot->BeginAppend(item.tokens));
     ++taken_;
     ++next_seq_;
-    ++step_right_;
+    ++step_.n_right;
     ++n_taken_;
+    n_drafted_taken_ += step_.n_same == GuessCount::kDraft;
     logits_now_ = rows_logits_ + row * n_vocab_;
     return hidden_ + row * core_->model->config().n_embd;
   }
@@ -113,30 +168,27 @@ Result<const float*> ReadAhead::Read(const Chunk& chunk, const BatchItem& item, 
   } else {
     step_began_.reset();  // the time since the last token is somebody else's
   }
-  Lookup::Guess guess;
   const bool alone = answers && item.evidence == nullptr && item.reads == nullptr && item.watch == nullptr &&
                      item.embeddings == nullptr && observer == nullptr && !chunk.pinned;
+  std::span<const int32_t> guess;
+  step_ = {};
   if (alone) {
     // The token itself takes a slot, and the last one stays free: its row may vote. Windows make room for the same
     // tokens, too.
-    guess = lookup_.Find(std::min({most_, int64_t{core_->n_free()} - 2, core_->pot->n_window_free() - 1}));
-    if (!core_->options.always_guess) {
-      guess.next = guess.next.first(static_cast<size_t>(count_.Best(guess.n_same, std::ssize(guess.next))));
-    }
+    const int64_t room = std::min({most_, int64_t{core_->n_free()} - 2, core_->pot->n_window_free() - 1});
+    WEIR_ASSIGN_OR_RETURN(guess, FindGuess(room));
   }
-  step_same_ = guess.n_same;
-  step_guessed_ = std::ssize(guess.next);
-  step_right_ = 0;
+  step_.n_guessed = std::ssize(guess);
   const Clock::time_point began = Clock::now();
   const Result<const float*> hidden =
-      guess.next.empty() ? core_->runner->Forward({&item, 1}, observer) : ReadWith(guess, item);
+      guess.empty() ? core_->runner->Forward({&item, 1}, observer) : ReadWith(guess, item);
   if (answers && hidden.ok()) step_began_ = began;
   return hidden;
 }
 
-Result<const float*> ReadAhead::ReadWith(Lookup::Guess guess, const BatchItem& item) {
+Result<const float*> ReadAhead::ReadWith(std::span<const int32_t> guess, const BatchItem& item) {
   const SlotMeta first = item.tokens.front();
-  for (const int32_t id : guess.next) {
+  for (const int32_t id : guess) {
     SlotMeta row = first;
     row.seq = first.seq + std::ssize(core_->rows);
     row.token_id = id;
@@ -147,12 +199,12 @@ Result<const float*> ReadAhead::ReadWith(Lookup::Guess guess, const BatchItem& i
   wide.one_by_one = true;
   wide.last_hidden_only = false;
   const Result<const float*> hidden = core_->runner->Forward({&wide, 1});
-  const auto n = static_cast<int32_t>(guess.next.size());
+  const auto n = static_cast<int32_t>(guess.size());
   core_->rows.resize(1);
   WEIR_RETURN_IF_ERROR(hidden.status());
   core_->pot->DropLast(n);  // their keys and values stay where they are
   core_->runner->Logits(*hidden, n + 1, rows_logits_);
-  ahead_.assign(guess.next.begin(), guess.next.end());
+  ahead_.assign(guess.begin(), guess.end());
   next_seq_ = first.seq + 1;
   at_selection_ = core_->stream.n_selections;
   n_guessed_ += n;

@@ -12,19 +12,24 @@
 // read where a row votes for a policy, reads only some slots or is watched, where layers keep a state, which cannot
 // un-read, or where positions have three axes.
 //
-// The number of guesses follows from what they cost and how often they were right, measured as the stream goes: a text
-// that does not repeat itself loses at most a few steps, and then 1 % of the time.
+// Guesses come from the text (lookup.h), and where that has none from a draft model, if there is one (drafter.h). Their
+// number follows from what they cost and how often they were right, measured as the stream goes: a text that does not
+// repeat itself, or a draft that guesses badly, loses at most a few steps, and then 1 % of the time. What a draft takes
+// to read a prompt is not part of that.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/status.h"
 #include "engine/buffer_space.h"
 #include "engine/session/core.h"
+#include "engine/session/drafter.h"
 #include "engine/session/lookup.h"
 
 namespace weir {
@@ -32,18 +37,35 @@ namespace weir {
 // How many guesses to read: as many as are expected to save time.
 class GuessCount {
  public:
-  // For guesses after n_same equal tokens, at most `most`.
+  // For guesses from the text after n_same equal tokens, at most `most`.
   int64_t Best(int n_same, int64_t most) const;
-  // A step began with a pass of 1 + n_guessed rows and delivered 1 + n_right tokens in that time.
-  void Took(double seconds, int n_same, int64_t n_guessed, int64_t n_right);
+  // For those of a draft, before it makes them.
+  int64_t BestDraft(int64_t most);
+
+  // A step that began with a pass of 1 + n_guessed rows and delivered 1 + n_right tokens.
+  struct Step {
+    double seconds = 0;        // all of it
+    double draft_seconds = 0;  // of these, the draft's
+    int n_same = 0;            // equal tokens before the guesses; kDraft: they are a draft's
+    int64_t n_guessed = 0, n_right = 0;
+  };
+  static constexpr int kDraft = Lookup::kMostSame + 1;
+  void Took(Step step);
 
  private:
-  static constexpr int kClasses = Lookup::kMostSame + 1;
+  static constexpr int kClasses = kDraft + 1;
+  static constexpr double kNew = 0.1;  // weight of a new measurement
+  bool may_lose() const { return one_ > 0 && lost_ <= 0.01 * total_ + 4 * one_; }
+  // The best number where a guess is right with this probability and costs that share of a step of one row.
+  static int64_t BestOf(double right, double cost, int64_t most);
 
   double one_ = 0;               // seconds of a step of one row; 0: not known yet
   double more_ = 0.15;           // what each further row costs, as a share of that
+  double draft_ = 0.15;          // what the draft takes for a guess, as well
+  double draft_gain_ = 0.5;      // steps of one row that an attempt of the draft saves
   double total_ = 0, lost_ = 0;  // seconds of all steps; of them, in vain
-  std::array<double, kClasses> right_ = {0, 0, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85};  // by n_same: a guess is right
+  std::array<double, kClasses> right_ = {0,   0,    0.4, 0.5,  0.6,
+                                         0.7, 0.75, 0.8, 0.85, 0.8};  // by n_same: a guess is right
 };
 
 class ReadAhead {
@@ -52,10 +74,10 @@ class ReadAhead {
   static bool Suits(const AttentionLayout& layout, const PolicyNeeds& needs) {
     return layout.n_state == 0 && !layout.has_axes() && needs.evidence.rows != EvidenceRows::kAll;
   }
-  // Lays out its memory, for at most `most` guesses a step; 0: none are made, and the memory of none is needed.
-  void LayOut(int64_t n_vocab, int64_t most, BufferSpace* space);
-  // Sets the session; it must outlive the object.
-  void Use(SessionCore* core);
+  // Lays out its memory but for the draft's own, as planned; nothing where no guesses are made.
+  void LayOut(int64_t n_vocab, const SessionPlan& plan, BufferSpace* space);
+  // Sets the session, which must outlive the object, and makes the planned draft.
+  Status Use(SessionCore* core);
 
   // The hidden states of a chunk, of a pass or of rows that were read ahead. REQUIRES: ChunkReader::Begin() returned
   // `item`. Errors of Runner::Forward().
@@ -74,16 +96,23 @@ class ReadAhead {
   bool enabled() const { return most_ > 0; }
   int64_t n_guessed() const { return n_guessed_; }  // so far
   int64_t n_taken() const { return n_taken_; }      // of those, right
+  int64_t n_drafted() const { return n_drafted_; }  // by the draft
+  int64_t n_drafted_taken() const { return n_drafted_taken_; }
 
  private:
   // The row of a chunk that was read ahead, or -1.
   int64_t RowOf(const Chunk& chunk, const BatchItem& item) const;
+  // Learns what the stream has read.
+  void Follow(std::span<const int32_t> tokens);
+  // What to read after the newest token, at most `most` tokens. Sets step_.
+  Result<std::span<const int32_t>> FindGuess(int64_t most);
   // Reads a token together with guesses.
-  Result<const float*> ReadWith(Lookup::Guess guess, const BatchItem& item);
+  Result<const float*> ReadWith(std::span<const int32_t> guess, const BatchItem& item);
   void EndStep();
 
   SessionCore* core_ = nullptr;
   Lookup lookup_;
+  std::unique_ptr<Drafter> drafter_;  // or nullptr
   GuessCount count_;
   int64_t most_ = 0, n_vocab_ = 0;
   float* rows_logits_ = nullptr;  // [1 + most, n_vocab]
@@ -94,9 +123,8 @@ class ReadAhead {
   const float* hidden_ = nullptr;                // of the pass that read them; row 0 is the token before them
   int64_t next_seq_ = -1, at_selection_ = 0;     // what the stream must be like
   std::optional<Clock::time_point> step_began_;  // of the last pass of an answer
-  int step_same_ = 0;
-  int64_t step_guessed_ = 0, step_right_ = 0;
-  int64_t n_guessed_ = 0, n_taken_ = 0;
+  GuessCount::Step step_;
+  int64_t n_guessed_ = 0, n_taken_ = 0, n_drafted_ = 0, n_drafted_taken_ = 0;
 };
 
 }  // namespace weir
