@@ -66,9 +66,11 @@ typedef struct weir_model_options {
   const char* mmproj;        /* path of the model's vision encoder, a GGUF file; NULL: no pictures */
   const char* chat_template; /* name of a chat template, or the text of a Jinja template; NULL: the model file's */
   const char* chat_template_kwargs; /* a JSON object that a Jinja template is given; NULL: nothing */
+  const char* draft; /* path of a draft model: a smaller one of the same vocabulary, which guesses what comes next so
+                        that answers take fewer steps; no answer changes with it. NULL: none */
 } weir_model_options;
 #define WEIR_MODEL_OPTIONS_INIT \
-  { sizeof(weir_model_options), 0, NULL, NULL, NULL, NULL }
+  { sizeof(weir_model_options), 0, NULL, NULL, NULL, NULL, NULL }
 
 /* Loads a GGUF file. `options` may be NULL. The caller owns *model and closes it after all its sessions. If the file
  * has a chat template that cannot be used, loading succeeds, but weir_session_ask() fails. */
@@ -79,7 +81,7 @@ WEIR_API void weir_model_close(weir_model* model);
 typedef struct weir_model_info {
   size_t struct_bytes;
   int32_t n_vocab, n_embd, n_layers, n_ctx_train;
-  int64_t weight_bytes;     /* memory of the weights, including the encoder's */
+  int64_t weight_bytes;     /* memory of the weights, including the encoder's and the draft's */
   int32_t has_chat;         /* non-zero: there is a chat template */
   int32_t has_vision;       /* non-zero: there is a vision encoder */
   int32_t tokens_a_picture; /* at most; 0 without an encoder */
@@ -206,9 +208,14 @@ typedef struct weir_session_options {
   int32_t rule_tokens; /* slots beside the pot that are kept free for the question of a rule (see "rules"): the
                           tokens of the longest one, about 25 more than the rule's own words take. They are part
                           of the session's bytes; with recall, its room may be among them. 0: no rules */
+  /* Several tokens a step: tokens that are guessed from the text, and by the model's draft, and read in one pass with a
+   * token of an answer, at most; up to 64. Answers stay the same, and guesses that do not pay end by themselves. Each
+   * takes memory for its logits; the draft has a pot of its own. */
+  int32_t lookup;     /* from the text; 0: none */
+  int32_t draft_most; /* by the draft; 0: 7 if the model has one; negative: none */
 } weir_session_options;
 #define WEIR_SESSION_OPTIONS_INIT \
-  { sizeof(weir_session_options), NULL, 0, 0, 0, 0, NULL, 0, NULL, NULL, 0, 0, NULL, 0, NULL, NULL, 0 }
+  { sizeof(weir_session_options), NULL, 0, 0, 0, 0, NULL, 0, NULL, NULL, 0, 0, NULL, 0, NULL, NULL, 0, 0, 0 }
 
 /* `options` may be NULL. The caller owns *session and closes it. With WEIR_OVER_BUDGET the error message gives the
  * smallest budget that works. */
@@ -475,14 +482,15 @@ WEIR_API weir_status weir_session_copy_archive(weir_session* session, const char
 
 typedef struct weir_counters {
   size_t struct_bytes;
-  int64_t seen;       /* tokens read or generated so far */
-  int64_t kept;       /* of these, held in at least one layer and head */
-  int64_t dropped;    /* seen - kept */
-  int64_t selections; /* times the pot had to shrink */
-  int64_t bytes;      /* memory of this session; constant for its lifetime */
+  int64_t seen;                   /* tokens read or generated so far */
+  int64_t kept;                   /* of these, held in at least one layer and head */
+  int64_t dropped;                /* seen - kept */
+  int64_t selections;             /* times the pot had to shrink */
+  int64_t bytes;                  /* memory of this session; constant for its lifetime */
+  int64_t guessed, guessed_right; /* tokens that were read in advance, and how many of them came */
 } weir_counters;
 #define WEIR_COUNTERS_INIT \
-  { sizeof(weir_counters), 0, 0, 0, 0, 0 }
+  { sizeof(weir_counters), 0, 0, 0, 0, 0, 0, 0 }
 WEIR_API weir_status weir_session_counters(const weir_session* session, weir_counters* counters);
 
 /* The slots of one metadata group (weir_session_info.n_groups), oldest first. Valid until the session's next call. */

@@ -58,6 +58,7 @@ class ModelOptions(_Sized):
         ("mmproj", c_char_p),
         ("chat_template", c_char_p),
         ("chat_template_kwargs", c_char_p),
+        ("draft", c_char_p),
     ]
 
 
@@ -160,6 +161,8 @@ class SessionOptions(_Sized):
         ("k_type", c_char_p),
         ("v_type", c_char_p),
         ("rule_tokens", c_int32),
+        ("lookup", c_int32),
+        ("draft_most", c_int32),
     ]
 
 
@@ -265,6 +268,8 @@ class CCounters(_Sized):
         ("dropped", c_int64),
         ("selections", c_int64),
         ("bytes", c_int64),
+        ("guessed", c_int64),
+        ("guessed_right", c_int64),
     ]
 
 

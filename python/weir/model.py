@@ -26,7 +26,8 @@ class Model:
 
     path: the model file. mmproj: its vision encoder. threads: 0 for one per usable core. device: "cpu", "cuda", "auto"
     or "ref". chat_template: the name of a template or the text of a Jinja template, with chat_template_kwargs; None for
-    the file's own. Errors: NotFoundError, CorruptError, UnsupportedError, InvalidArgumentError.
+    the file's own. draft: a smaller model of the same vocabulary that guesses what comes next, so that answers take
+    fewer steps; no answer changes with it. Errors: NotFoundError, CorruptError, UnsupportedError, InvalidArgumentError.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class Model:
         device: str = "cpu",
         chat_template: str | None = None,
         chat_template_kwargs: dict[str, Any] | None = None,
+        draft: str | os.PathLike[str] | None = None,
     ) -> None:
         self._handle: Handle | None = None
         self.path = os.fspath(path)
@@ -47,6 +49,7 @@ class Model:
             mmproj=None if mmproj is None else path_bytes(mmproj, "mmproj"),
             chat_template=c_text(chat_template, "chat_template"),
             chat_template_kwargs=None if chat_template_kwargs is None else json.dumps(chat_template_kwargs).encode(),
+            draft=None if draft is None else path_bytes(draft, "draft"),
         )
         out = ctypes.c_void_p()
         check(lib.LIB.weir_model_open(path_bytes(path, "the model"), ctypes.byref(options), ctypes.byref(out)))
@@ -120,6 +123,8 @@ class Model:
         likelihoods: bool = False,
         cache_type: str | tuple[str, str] = "f16",
         rule_tokens: int = 96,
+        lookup: int = 0,
+        draft_most: int | None = None,
     ) -> Session:
         """Opens a session: one stream with a pot of its own, whose memory is reserved now and never grows.
 
@@ -131,6 +136,8 @@ class Model:
         back what a question is about into room for recall_tokens. likelihoods: Session.score() can be used.
         cache_type: of stored keys and values, or of each: "f32", "f16" or "q8_0". rule_tokens: slots beside the pot
         that are kept free for the question of a rule (Session.when()), in tokens; 0: there are no rules.
+        lookup: several tokens a step, guessed from what was read and written before, at most so many; draft_most: by
+        the model's draft, 0 for none. Answers stay the same.
         """
         from .session import Session
 
@@ -152,6 +159,8 @@ class Model:
             likelihoods=likelihoods,
             cache_type=cache_type,
             rule_tokens=rule_tokens,
+            lookup=lookup,
+            draft_most=draft_most,
         )
 
     def close(self) -> None:

@@ -34,13 +34,16 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Counters:
     """seen: tokens read or generated so far; kept: of these, held in at least one layer and head; dropped: the rest;
-    selections: times the pot had to shrink; bytes: memory of the session, constant for its lifetime."""
+    selections: times the pot had to shrink; bytes: memory of the session, constant for its lifetime; guessed: tokens
+    that were read in advance; guessed_right: of these, those that came."""
 
     seen: int
     kept: int
     dropped: int
     selections: int
     bytes: int
+    guessed: int = 0
+    guessed_right: int = 0
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,7 @@ class Session:
         recall_dir = options["recall_dir"]
         types = options["cache_type"]
         k_type, v_type = (types, types) if isinstance(types, str) else types
+        draft_most = options["draft_most"]
         c = lib.SessionOptions(
             policy=c_text(policy, "policy") if rule is None else None,
             pot_tokens=whole(options["pot"], "pot"),
@@ -109,6 +113,8 @@ class Session:
             k_type=c_text(k_type, "cache_type"),
             v_type=c_text(v_type, "cache_type"),
             rule_tokens=whole(options["rule_tokens"], "rule_tokens"),
+            lookup=whole(options["lookup"], "lookup"),
+            draft_most=0 if draft_most is None else whole(draft_most, "draft_most") or -1,
         )
         if rule is not None:
             c.own_policy = ctypes.pointer(rule.c)
@@ -434,7 +440,9 @@ class Session:
         out = lib.CCounters()
         with self._call() as pointer:
             check(lib.LIB.weir_session_counters(pointer, ctypes.byref(out)))
-        return Counters(out.seen, out.kept, out.dropped, out.selections, out.bytes)
+        return Counters(
+            out.seen, out.kept, out.dropped, out.selections, out.bytes, out.guessed, out.guessed_right
+        )
 
     @property
     def seen(self) -> int:

@@ -77,6 +77,41 @@ TEST_F(AnswersTest, TokenByTokenIsTheSameAnswer) {
   }
 }
 
+// A model that drafts for itself: the same answers, with guesses from both sources.
+TEST_F(AnswersTest, GuessesChangeNoAnswer) {
+  const std::string folder = weir::SourceDir() + "/tests/golden/models/", path = folder + "llama.gguf";
+  weir_model_options with = WEIR_MODEL_OPTIONS_INIT;
+  with.draft = path.c_str();
+  const weir::ModelHandle model(path, with);
+  weir_session_options options = Options();
+  options.lookup = 3;
+  weir::SessionHandle plain(*model_, Options()), guessing(model, options);
+  EXPECT_GT(guessing.counters().bytes, plain.counters().bytes);
+  const weir_generate_options writing = Writing(60);
+  const auto write = [&](const weir::SessionHandle& session) {
+    session.Say("the man and the sea");
+    EXPECT_EQ(weir_session_begin_ask(session.get(), "what?", 5, &writing), WEIR_OK) << weir_last_error();
+    const std::string text = Rest(session);
+    EXPECT_EQ(weir_session_end_answer(session.get(), nullptr, nullptr), WEIR_OK);
+    return text;
+  };
+  for (int round = 0; round < 2; ++round) EXPECT_EQ(write(guessing), write(plain));
+  EXPECT_EQ(guessing.Save(), plain.Save());
+  EXPECT_GE(guessing.counters().guessed, guessing.counters().guessed_right);
+
+  options.draft_most = -1;
+  EXPECT_LT(weir::SessionHandle(model, options).counters().bytes, guessing.counters().bytes);
+  options.draft_most = 5;
+  weir_session* none = nullptr;
+  EXPECT_EQ(weir_session_open(model_->get(), &options, &none), WEIR_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(weir_last_error()).find("weir_model_options.draft"), std::string::npos);
+  weir_model* refused = nullptr;
+  const std::string gone = folder + "nobody.gguf";
+  with.draft = gone.c_str();
+  EXPECT_NE(weir_model_open(path.c_str(), &with, &refused), WEIR_OK);
+  EXPECT_NE(std::string(weir_last_error()).find("nobody.gguf"), std::string::npos);
+}
+
 TEST_F(AnswersTest, AnAnswerThatIsLeftEarlyIsRead) {
   weir::SessionHandle session(*model_, Options());
   session.Append(std::string("the man"));

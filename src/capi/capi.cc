@@ -130,6 +130,13 @@ Result<OpenedWith> OptionsFor(weir_model& model, const weir_session_options& giv
   options.nll = given.likelihoods != 0;
   WEIR_ASSIGN_OR_RETURN(options.k_type, CacheType(given.k_type));
   WEIR_ASSIGN_OR_RETURN(options.v_type, CacheType(given.v_type));
+  options.max_guesses = given.lookup;
+  if (model.draft != nullptr && given.draft_most >= 0) {
+    options.draft.model = &model.draft->model();
+    if (given.draft_most > 0) options.draft.most = given.draft_most;
+  } else if (given.draft_most > 0) {
+    return InvalidArgument("draft_most needs a draft model: weir_model_options.draft");
+  }
   if (given.never_forget != 0) options.on_overflow = OnOverflow::kError;
   options.aside_slots = given.rule_tokens;
   WEIR_RETURN_IF_ERROR(PrepareProbe(model.loaded->tokenizer(), nullptr, std::nullopt, &options));
@@ -220,6 +227,9 @@ weir_status weir_model_open(const char* path, const weir_model_options* options,
     if (given.mmproj != nullptr) {
       WEIR_ASSIGN_OR_RETURN(out->encoder, weir::LoadedEncoder::Load(given.mmproj, *out->loaded));
     }
+    if (given.draft != nullptr) {
+      WEIR_ASSIGN_OR_RETURN(out->draft, weir::LoadedDraft::Load(given.draft, *out->loaded));
+    }
     *model = out.release();
     return Status();
   });
@@ -239,7 +249,9 @@ weir_status weir_model_describe(const weir_model* model, weir_model_info* info) 
     out.n_embd = config.n_embd;
     out.n_layers = config.n_layers;
     out.n_ctx_train = config.n_ctx_train;
-    out.weight_bytes = model->loaded->ledger().used_bytes() + (encoder == nullptr ? 0 : encoder->ledger().used_bytes());
+    out.weight_bytes = model->loaded->ledger().used_bytes() +
+                       (encoder == nullptr ? 0 : encoder->ledger().used_bytes()) +
+                       (model->draft == nullptr ? 0 : model->draft->ledger().used_bytes());
     out.has_chat = model->chat ? 1 : 0;
     out.has_vision = encoder == nullptr ? 0 : 1;
     out.tokens_a_picture = encoder == nullptr ? 0 : encoder->encoder().config().max_rows();
@@ -450,10 +462,11 @@ weir_status weir_session_see_video(weir_session* session, const char* path, doub
 weir_status weir_session_counters(const weir_session* session, weir_counters* counters) {
   return Guarded([&]() -> Status {
     if (session == nullptr || counters == nullptr) return kNull;
-    const weir::SessionCounters now = session->session->counters();
-    return weir::Write<weir_counters>(
-        {sizeof(weir_counters), now.seen, now.kept, now.dropped, now.selections, session->session->plan().total_bytes},
-        counters);
+    const weir::Session& of = *session->session;
+    const weir::SessionCounters now = of.counters();
+    return weir::Write<weir_counters>({sizeof(weir_counters), now.seen, now.kept, now.dropped, now.selections,
+                                       of.plan().total_bytes, of.n_guessed(), of.n_guessed_right()},
+                                      counters);
   });
 }
 

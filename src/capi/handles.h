@@ -17,6 +17,7 @@
 #include "capi/own_policy.h"
 #include "chat/answerer.h"
 #include "chat/talk.h"
+#include "engine/loaded_draft.h"
 #include "engine/loaded_encoder.h"
 #include "engine/loaded_model.h"
 #include "engine/picture_reader.h"
@@ -54,6 +55,7 @@ struct weir_model {
   std::atomic<int> n_owners{1};  // the caller's handle and the open sessions: the last one to go deletes it
   std::unique_ptr<weir::LoadedModel> loaded;
   std::unique_ptr<weir::LoadedEncoder> encoder;  // nullptr: no pictures
+  std::unique_ptr<weir::LoadedDraft> draft;      // nullptr: none
   std::optional<weir::ChatTemplate> chat;
   weir::Status no_chat;  // why there is none
   std::mutex forms_mutex;
