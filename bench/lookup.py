@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writing with and without guesses from the text (`--lookup`), in turns: the same prompts, the same answers.
+"""Writing with and without guesses, from the text (`--lookup`) and by a draft (`--draft`), in turns: the same prompts,
+the same answers.
 
-    bench/lookup.py -m MODEL.gguf -f BOOK.txt [--lookup 7] [-n 192] [-t 2] [--prompts 6] [-r 3] [--temp 0]
+    bench/lookup.py -m MODEL.gguf -f BOOK.txt [--lookup 7] [--draft FILE] [-n 192] [-t 2] [--prompts 6] [-r 3] [--temp 0]
 
 Kinds of prompts: `copy` (a passage of the book is to be repeated), `edit` (a function of this project's Python files,
 to be written again with another name), `extract` (sentences of a passage), `summary`, and `open`, questions without a
 text. A round runs every prompt with guesses and without, in alternating order. Rows, one for each kind: tokens a second
 of both, medians over prompts and rounds; the ratio, as the median of the ratios within a pair, with the least and the
-largest; the share of guesses that were right. An answer that differs between the two ends the program. --json FILE
+largest; the share of guesses that were right, and of the draft's. An answer that differs between the two ends the program. --json FILE
 appends rows.
 """
 
@@ -64,16 +65,18 @@ def prompts(book, kind, n, rng):
             yield OPEN[i % len(OPEN)]
 
 
-def write(args, prompt, lookup):
+def write(args, prompt, on):
     command = [args.weir, "run", "-m", args.model, "--chat", "-p", prompt, "-n", str(args.tokens), "-o", "json"]
-    command += ["-t", str(args.threads), "--lookup", str(lookup), "--temp", str(args.temp), "--seed", "7"]
-    command += ["--pot", str(args.pot), "--policy", args.policy]
+    command += ["-t", str(args.threads), "--lookup", str(args.lookup if on else 0), "--temp", str(args.temp)]
+    command += ["--seed", "7", "--pot", str(args.pot), "--policy", args.policy]
+    if on and args.draft:
+        command += ["--draft", args.draft, "--draft-max", str(args.draft_max), "--draft-p-min", str(args.draft_p_min)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode not in (0, 3):
         sys.exit(f"weir run: {done.stderr.strip().splitlines()[-1:]}")
     row = json.loads(done.stdout.splitlines()[-1])
-    guesses = re.search(r"(\d+) of (\d+) guesses right", done.stderr)
-    return row, [int(g) for g in guesses.groups()] if guesses else [0, 0]
+    guesses = re.search(r"(\d+) of (\d+) guesses right(?: \((\d+) of (\d+) by the draft)?", done.stderr)
+    return row, [int(g or 0) for g in guesses.groups()] if guesses else [0, 0, 0, 0]
 
 
 def main():
@@ -82,6 +85,9 @@ def main():
     parser.add_argument("-m", "--model", required=True)
     parser.add_argument("-f", "--file", required=True, help="a book in plain text")
     parser.add_argument("--lookup", type=int, default=7)
+    parser.add_argument("--draft", help="a draft model")
+    parser.add_argument("--draft-max", type=int, default=7)
+    parser.add_argument("--draft-p-min", type=float, default=0.6)
     parser.add_argument("--pot", type=int, default=2048)
     parser.add_argument("--policy", default="weir")
     parser.add_argument("--temp", type=float, default=0)
@@ -93,28 +99,29 @@ def main():
     parser.add_argument("--json", help="append the rows to this file")
     args = parser.parse_args()
     book = pathlib.Path(args.file).read_text(errors="replace")
-    print("| prompts | tokens | off t/s | on t/s | on / off | least | largest | guesses right |")
-    print("|---|--:|--:|--:|--:|--:|--:|--:|", flush=True)
+    print("| prompts | tokens | off t/s | on t/s | on / off | least | largest | guesses right | the draft's |")
+    print("|---|--:|--:|--:|--:|--:|--:|--:|--:|", flush=True)
     for kind in args.kinds.split(","):
         rng = random.Random(kind)
-        off, on, ratios, right, guessed, n_tokens = [], [], [], 0, 0, 0
+        off, on, ratios, n_tokens, counts = [], [], [], 0, [0, 0, 0, 0]
         for i, prompt in enumerate(prompts(book, kind, args.prompts, rng)):
             for r in range(args.rounds):
                 figures = {}
-                for lookup in (0, args.lookup) if (i + r) % 2 else (args.lookup, 0):
-                    figures[lookup], guesses = write(args, prompt, lookup)
-                    right, guessed = right + guesses[0], guessed + guesses[1]
-                if figures[0]["text"] != figures[args.lookup]["text"]:
+                for guessing in (False, True) if (i + r) % 2 else (True, False):
+                    figures[guessing], guesses = write(args, prompt, guessing)
+                    counts = [a + b for a, b in zip(counts, guesses)]
+                if figures[False]["text"] != figures[True]["text"]:
                     sys.exit(f"{kind}, prompt {i}: the answers differ")
-                if figures[0]["tokens_generated"] < 16:
+                if figures[False]["tokens_generated"] < 16:
                     continue  # too short to time
-                n_tokens += figures[0]["tokens_generated"]
-                off.append(figures[0]["decode_tokens_per_s"])
-                on.append(figures[args.lookup]["decode_tokens_per_s"])
+                n_tokens += figures[False]["tokens_generated"]
+                off.append(figures[False]["decode_tokens_per_s"])
+                on.append(figures[True]["decode_tokens_per_s"])
                 ratios.append(on[-1] / off[-1])
         if not ratios:
-            print(f"| {kind} | 0 | | | | | | |")
+            print(f"| {kind} | 0 | | | | | | | |")
             continue
+        right, guessed, drafted_right, drafted = counts
         row = {
             "bench": "lookup",
             "kind": kind,
@@ -131,10 +138,14 @@ def main():
             "largest": max(ratios),
             "guessed": guessed,
             "right": right,
+            "draft": args.draft and args.draft.rsplit("/", 1)[-1],
+            "drafted": drafted,
+            "drafted_right": drafted_right,
         }
         print(
             f"| {kind} | {n_tokens} | {row['off_tokens_per_s']:.1f} | {row['on_tokens_per_s']:.1f} "
-            f"| {row['ratio']:.2f} | {row['least']:.2f} | {row['largest']:.2f} | {right} of {guessed} |",
+            f"| {row['ratio']:.2f} | {row['least']:.2f} | {row['largest']:.2f} | {right} of {guessed} "
+            f"| {drafted_right} of {drafted} |",
             flush=True,
         )
         if args.json:
