@@ -8,7 +8,8 @@
     bench/layers.py IN.gguf OUT.gguf -n 270 --share 0.01  the same with layers that add a hundredth of what those they
                                                         are copied from add, so that IN is wrong at times
 
-Needs the package gguf. Output matrices of added layers must be Q4_0, Q4_1, Q8_0 or F16, whose numbers are scaled in place.
+Needs the package gguf. Output matrices of added layers must be Q4_0, Q4_1, Q8_0 or F16, whose numbers are scaled in
+place.
 """
 
 import argparse

@@ -3,14 +3,14 @@
 """Writing with and without guesses, from the text (`--lookup`) and by a draft (`--draft`), in turns: the same prompts,
 the same answers.
 
-    bench/lookup.py -m MODEL.gguf -f BOOK.txt [--lookup 7] [--draft FILE] [-n 192] [-t 2] [--prompts 6] [-r 3] [--temp 0]
+    bench/lookup.py -m MODEL.gguf -f BOOK.txt [--lookup 7] [--draft FILE] [-n 192] [--prompts 6] [-r 3] [--temp 0]
 
 Kinds of prompts: `copy` (a passage of the book is to be repeated), `edit` (a function of this project's Python files,
 to be written again with another name), `extract` (sentences of a passage), `summary`, and `open`, questions without a
 text. A round runs every prompt with guesses and without, in alternating order. Rows, one for each kind: tokens a second
 of both, medians over prompts and rounds; the ratio, as the median of the ratios within a pair, with the least and the
-largest; the share of guesses that were right, and of the draft's. An answer that differs between the two ends the program. --json FILE
-appends rows.
+largest; the share of guesses that were right, and of the draft's. An answer that differs between the two ends the
+program. --json FILE appends rows.
 """
 
 import argparse

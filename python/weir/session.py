@@ -440,9 +440,7 @@ class Session:
         out = lib.CCounters()
         with self._call() as pointer:
             check(lib.LIB.weir_session_counters(pointer, ctypes.byref(out)))
-        return Counters(
-            out.seen, out.kept, out.dropped, out.selections, out.bytes, out.guessed, out.guessed_right
-        )
+        return Counters(out.seen, out.kept, out.dropped, out.selections, out.bytes, out.guessed, out.guessed_right)
 
     @property
     def seen(self) -> int:
