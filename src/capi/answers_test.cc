@@ -88,7 +88,7 @@ TEST_F(AnswersTest, GuessesChangeNoAnswer) {
   weir::SessionHandle plain(*model_, Options()), guessing(model, options);
   EXPECT_GT(guessing.counters().bytes, plain.counters().bytes);
   const weir_generate_options writing = Writing(60);
-  const auto write = [&](const weir::SessionHandle& session) {
+  const auto write = [&](weir::SessionHandle& session) {
     session.Say("the man and the sea");
     EXPECT_EQ(weir_session_begin_ask(session.get(), "what?", 5, &writing), WEIR_OK) << weir_last_error();
     const std::string text = Rest(session);
