@@ -95,7 +95,7 @@ void Register(const char* model, int64_t n_heads, int64_t n_kv_heads, int64_t he
   };
   for (const Work& work : {Work{"decode/2048", 1, 2048}, Work{"decode/16384", 1, 16384}, Work{"prefill/512", 512, 512},
                            Work{"prefill/512+3584", 512, 4096}, Work{"probe/20+2048", 20, 2068}}) {
-    for (const DType type : {DType::kF16, DType::kQ8_0}) {
+    for (const DType type : {DType::kF16, DType::kQ8_0, DType::kQ4_0}) {
       for (const bool rotated : {false, true}) {
         for (const int n_threads : {1, 2}) {
           const std::string name = std::string(model) + "/" + work.name + "/" + InfoOf(type).name +

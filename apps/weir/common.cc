@@ -18,6 +18,7 @@
 
 #include "base/utf8.h"
 #include "chat/probe.h"
+#include "kv/cache_types.h"
 #include "print.h"
 #include "text/chat_template.h"
 
@@ -31,13 +32,6 @@ void OnSignal(int) {
   if (!stop_flag.exchange(true)) return;
   if (void (*cleanup)() = hard_stop.load()) cleanup();
   _exit(130);
-}
-
-Result<DType> CacheType(const std::string& name) {
-  if (name == "f32") return DType::kF32;
-  if (name == "f16") return DType::kF16;
-  if (name == "q8_0") return DType::kQ8_0;
-  return InvalidArgument("cache type '{}' is not supported; use f32, f16 or q8_0", name);
 }
 
 int64_t StatusField(const char* field) {
@@ -231,9 +225,15 @@ void AddPotFlags(CLI::App& app, PotFlags* flags) {
                  "less than the pot, or what the policy keeps for the others: newest, pot")
       ->check(CLI::IsMember({"newest", "pot"}))
       ->capture_default_str();
-  app.add_option("--cache-type-k", flags->k_type, "type of stored keys (-ctk): f32, f16, q8_0")->capture_default_str();
-  app.add_option("--cache-type-v", flags->v_type, "type of stored values (-ctv): f32, f16, q8_0")
+  app.add_option("--cache-type-k", flags->k_type, "type of stored keys (-ctk): " + CacheTypeNames())
       ->capture_default_str();
+  app.add_option("--cache-type-v", flags->v_type, "type of stored values (-ctv): the same")->capture_default_str();
+  app.add_option_function<std::string>(
+         "--cache-type", [flags](const std::string& type) { flags->k_type = flags->v_type = type; },
+         "type of both; small = the fewest bytes that still gain by the larger pot they allow")
+      ->excludes("--cache-type-k")
+      ->excludes("--cache-type-v")
+      ->type_name("TYPE");
   app.add_option("--on-overflow", flags->on_overflow,
                  "when the pot is full: evict tokens and report it, or refuse further input with an error")
       ->check(CLI::IsMember({"evict", "error"}))
@@ -305,8 +305,8 @@ Result<SessionOptions> ToSessionOptions(const PotFlags& flags) {
   options.windows_in_pot = flags.window_layers == "pot";
   options.max_guesses = flags.guesses.lookup;
   options.aside_slots = flags.aside;
-  WEIR_ASSIGN_OR_RETURN(options.k_type, CacheType(flags.k_type));
-  WEIR_ASSIGN_OR_RETURN(options.v_type, CacheType(flags.v_type));
+  WEIR_ASSIGN_OR_RETURN(options.k_type, ParseCacheType(flags.k_type, CachePart::kKeys));
+  WEIR_ASSIGN_OR_RETURN(options.v_type, ParseCacheType(flags.v_type, CachePart::kValues));
   options.watch_attention = flags.trace_attention > 0;
   options.on_overflow = flags.on_overflow == "error" ? OnOverflow::kError : OnOverflow::kEvict;
   return options;

@@ -62,8 +62,9 @@ void Adopt(const CLI::App& sub, const SessionNote& note, PotFlags* flags) {
   if (flags->pot == 0 && flags->ctx <= 0) flags->pot = note.pot_slots;
   if (!given("--chunk")) flags->chunk = note.chunk_rows;
   if (!given("--window-layers")) flags->window_layers = note.window_rows > 0 ? "newest" : "pot";
-  if (!given("--cache-type-k")) flags->k_type = Lower(InfoOf(note.k_type).name);
-  if (!given("--cache-type-v")) flags->v_type = Lower(InfoOf(note.v_type).name);
+  const bool typed = given("--cache-type");
+  if (!typed && !given("--cache-type-k")) flags->k_type = Lower(InfoOf(note.k_type).name);
+  if (!typed && !given("--cache-type-v")) flags->v_type = Lower(InfoOf(note.v_type).name);
   if (note.recall && !given("--recall")) {
     flags->recall.spec = note.recall->selector;
     if (!given("--recall-disk")) flags->recall.disk = fmt::format("{}", note.recall->disk_bytes);

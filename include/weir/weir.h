@@ -204,7 +204,8 @@ typedef struct weir_session_options {
   int32_t recall_tokens;     /* room beside the pot for what is brought back; 0: a quarter of the pot */
   const weir_policy* own_policy; /* a policy of the caller's, copied; `policy` must then be NULL. NULL: none */
   int32_t likelihoods;           /* non-zero: weir_session_score() can be used; takes memory for it */
-  const char *k_type, *v_type;   /* of stored keys and values: "f32", "f16" or "q8_0"; NULL: "f16" */
+  const char *k_type, *v_type;   /* of stored keys and values, as --cache-type-k: "f16", "q8_0", "q4_0", "small" ...;
+                                    NULL: "f16" */
   int32_t rule_tokens; /* slots beside the pot that are kept free for the question of a rule (see "rules"): the
                           tokens of the longest one, about 25 more than the rule's own words take. They are part
                           of the session's bytes; with recall, its room may be among them. 0: no rules */

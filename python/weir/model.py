@@ -134,8 +134,9 @@ class Model:
         an OverBudgetError. prune, picture_side: for pictures, as in `weir pruners`. recall: "words" or another of `weir
         recall`, keeps everything on disk, in recall_dir or in files without names, up to recall_disk bytes, and brings
         back what a question is about into room for recall_tokens. likelihoods: Session.score() can be used.
-        cache_type: of stored keys and values, or of each: "f32", "f16" or "q8_0". rule_tokens: slots beside the pot
-        that are kept free for the question of a rule (Session.when()), in tokens; 0: there are no rules.
+        cache_type: of stored keys and values, or of each: "f32", "f16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0" or
+        "small". rule_tokens: slots beside the pot that are kept free for the question of a rule (Session.when()), in
+        tokens; 0: there are no rules.
         lookup: several tokens a step, guessed from what was read and written before, at most so many; draft_most: by
         the model's draft, 0 for none. Answers stay the same.
         """

@@ -284,7 +284,7 @@ TEST_F(AnswersTest, KeysAndValuesHaveTheTypeThatWasAskedFor) {
   options.k_type = options.v_type = "f32";
   weir::SessionHandle whole(*model_, options);
   EXPECT_GT(whole.counters().bytes, half.counters().bytes);
-  options.v_type = "q4_0";
+  options.v_type = "q3_0";
   weir_session* session = nullptr;
   EXPECT_EQ(weir_session_open(model_->get(), &options, &session), WEIR_INVALID_ARGUMENT);
 }

@@ -10,6 +10,7 @@
 #include "chat/probe.h"
 #include "engine/session/aside_room.h"
 #include "io/json.h"
+#include "kv/cache_types.h"
 #include "recall/own_archive.h"
 
 namespace weir {
@@ -105,11 +106,8 @@ Result<RecallOptions> RecallFor(const weir_session_options& given) {
   return out;
 }
 
-Result<DType> CacheType(const char* name) {
-  if (name == nullptr || std::string_view(name) == "f16") return DType::kF16;
-  if (std::string_view(name) == "f32") return DType::kF32;
-  if (std::string_view(name) == "q8_0") return DType::kQ8_0;
-  return InvalidArgument("keys and values are stored as f32, f16 or q8_0, not as '{}'", name);
+Result<DType> CacheType(const char* name, CachePart part) {
+  return name == nullptr ? DType::kF16 : ParseCacheType(name, part);
 }
 
 Result<OpenedWith> OptionsFor(weir_model& model, const weir_session_options& given) {
@@ -128,8 +126,8 @@ Result<OpenedWith> OptionsFor(weir_model& model, const weir_session_options& giv
   options.budget_bytes = given.budget_bytes;
   options.chunk_rows = given.chunk_tokens;
   options.nll = given.likelihoods != 0;
-  WEIR_ASSIGN_OR_RETURN(options.k_type, CacheType(given.k_type));
-  WEIR_ASSIGN_OR_RETURN(options.v_type, CacheType(given.v_type));
+  WEIR_ASSIGN_OR_RETURN(options.k_type, CacheType(given.k_type, CachePart::kKeys));
+  WEIR_ASSIGN_OR_RETURN(options.v_type, CacheType(given.v_type, CachePart::kValues));
   options.max_guesses = given.lookup;
   if (model.draft != nullptr && given.draft_most >= 0) {
     options.draft.model = &model.draft->model();

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "engine/fingerprint.h"
+#include "ops/kv_slots.h"
 
 namespace weir {
 namespace {
@@ -46,7 +47,7 @@ Result<SessionNote::Recall> RecallFrom(const Json& json) {
 
 // One of the cache types by its name.
 Result<DType> CacheType(const std::string& name) {
-  for (const DType type : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0}) {
+  for (const DType type : kSlotTypes) {
     if (name == InfoOf(type).name) return type;
   }
   return InvalidArgument("the snapshot has a cache of type '{}', which this build does not know", name);

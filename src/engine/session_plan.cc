@@ -220,6 +220,11 @@ Result<SessionPlan> PlanSession(const Model& model, const Backend& backend, cons
   const int32_t min_slots = needs.min_slots + evidence.demand().probe_slots;
   SessionPlan minimum = PlanFor(model, backend, smallest, needs, min_slots);
   WEIR_RETURN_IF_ERROR(Pot::Check(minimum.pot));
+  for (const DType type : {minimum.pot.k_type, minimum.pot.v_type}) {
+    if (backend.on_host() || !IsTransformed(type)) continue;
+    return Unsupported("a {} cache is not built for {}; use f16 or q8_0 there, or the CPU", InfoOf(type).name,
+                       backend.name());
+  }
 
   int32_t n_slots = options.pot_slots;
   if (n_slots > 0 && n_slots < min_slots) {

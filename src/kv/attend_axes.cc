@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "kv/attend.h"
-#include "quant/format.h"
+#include "ops/kv_slots.h"
 
 namespace weir {
 namespace {
@@ -63,8 +63,7 @@ void Attender::RotateKeys(const BatchSegment& segment, size_t at, int32_t n_head
     for (int32_t h = 0; h < n_heads; ++h) {
       const uint8_t* keys = k_ptrs_[at + h] + first * slot_bytes;
       float* const decoded = decoded_.as<float>() + h * kDecodeRows * dim;
-      for (int64_t i = 0; type != DType::kF32 && i < n; ++i)
-        DecodeRow(type, keys + i * slot_bytes, dim, decoded + i * dim);
+      for (int64_t i = 0; type != DType::kF32 && i < n; ++i) ref::LoadSlot(type, keys, i, dim, decoded + i * dim);
       StoreSlotsArgs store;
       store.x = type == DType::kF32 ? reinterpret_cast<const float*>(keys) : decoded;
       store.x_stride = store.head_dim = dim;

@@ -92,9 +92,7 @@ Status Pot::Check(const PotShape& shape) {
   }
   if (shape.n_slots <= 0) return InvalidArgument("a pot needs at least one slot, got {}", shape.n_slots);
   for (DType type : {shape.k_type, shape.v_type}) {
-    if (type != DType::kF32 && type != DType::kF16 && type != DType::kQ8_0) {
-      return InvalidArgument("a KV cache of type {} is not supported; use f32, f16 or q8_0", InfoOf(type).name);
-    }
+    if (!IsSlotType(type)) return InvalidArgument("a KV cache of type {} is not supported", InfoOf(type).name);
     for (int32_t layer = 0; layer < shape.n_layers; ++layer) {
       const int32_t head_dim = shape.head_dim_of(layer);
       if (shape.n_kv_heads_of(layer) <= 0 || head_dim <= 0) {

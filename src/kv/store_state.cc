@@ -17,10 +17,8 @@ struct PotHeader {
   int32_t n_layers, n_kv_heads, head_dim, n_slots, k_type, v_type, positions, granularity, scores, more_floats, spread;
 };
 
-// Numbers of key and value types in saved pots (Pot::Check() has the list); -1: none of them.
-int32_t TypeNumber(DType type) {
-  return type == DType::kF32 ? 0 : type == DType::kF16 ? 1 : type == DType::kQ8_0 ? 4 : -1;
-}
+// Numbers of key and value types in saved pots: those of GGUF, except that of Q8_0.
+int32_t TypeNumber(DType type) { return type == DType::kQ8_0 ? 4 : static_cast<int32_t>(InfoOf(type).gguf_number); }
 
 PotHeader HeaderOf(const PotShape& s) {
   return {.n_layers = s.n_layers,

@@ -196,11 +196,11 @@ TEST_P(StoreTest, SurvivorsKeepTheirValuesThroughRandomSelections) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(AllShapes, StoreTest,
-                         ::testing::Combine(::testing::Values(Granularity::kGlobal, Granularity::kPerLayer,
-                                                              Granularity::kPerHead),
-                                            ::testing::Values(DType::kF32, DType::kF16, DType::kQ8_0),
-                                            ::testing::Values(1), ::testing::Bool(), ::testing::Bool()));
+INSTANTIATE_TEST_SUITE_P(
+    AllShapes, StoreTest,
+    ::testing::Combine(::testing::Values(Granularity::kGlobal, Granularity::kPerLayer, Granularity::kPerHead),
+                       ::testing::Values(DType::kF32, DType::kF16, DType::kQ8_0, DType::kQ5_0, DType::kQ4_0),
+                       ::testing::Values(1), ::testing::Bool(), ::testing::Bool()));
 INSTANTIATE_TEST_SUITE_P(SharedStorage, StoreTest,
                          ::testing::Combine(::testing::Values(Granularity::kPerHead),
                                             ::testing::Values(DType::kF16, DType::kQ8_0), ::testing::Values(2, 4),

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/kv_slots.h"
 
+#include <algorithm>
 #include <cstring>
 
+#include "ops/hadamard.h"
 #include "quant/format.h"
 
 namespace weir::ref {
@@ -22,19 +24,22 @@ float Rotated(const RopeTable& rope, const float* cos, const float* sin, const f
 }  // namespace
 
 void StoreSlots(const StoreSlotsArgs& args) {
-  const DTypeInfo& info = InfoOf(args.type);
+  const bool transformed = IsTransformed(args.type);
+  // Elements that are rotated, transformed and encoded together.
+  const int64_t step = transformed ? HadamardBlock(args.head_dim) : InfoOf(args.type).block_elements;
   const int64_t slot_bytes = SlotBytes(args.type, args.head_dim);
   const int64_t n_pairs = args.rope != nullptr ? args.rope->n_rot / 2 : 0;
-  float block[kMaxBlockElements];
+  float block[std::max<int64_t>(kMaxBlockElements, kMaxHadamard)];
   for (int64_t row = 0; row < args.n_rows; ++row) {
     const float* x = args.x + row * args.x_stride;
     uint8_t* slot = args.slots + (args.first_slot + row) * slot_bytes;
-    for (int64_t first = 0; first < args.head_dim; first += info.block_elements, slot += info.block_bytes) {
-      for (int64_t i = 0; i < info.block_elements; ++i) {
+    for (int64_t first = 0; first < args.head_dim; first += step, slot += RowBytes(args.type, step)) {
+      for (int64_t i = 0; i < step; ++i) {
         block[i] = n_pairs > 0 ? Rotated(*args.rope, args.cos + row * n_pairs, args.sin + row * n_pairs, x, first + i)
                                : x[first + i];
       }
-      EncodeRow(args.type, block, info.block_elements, slot);
+      if (transformed) Hadamard(block, step);
+      EncodeRow(args.type, block, step, slot);
     }
   }
 }
@@ -49,6 +54,7 @@ void CompactSlots(const CompactSlotsArgs& args) {
 
 void LoadSlot(DType type, const uint8_t* slots, int64_t slot, int64_t head_dim, float* out) {
   DecodeRow(type, slots + slot * SlotBytes(type, head_dim), head_dim, out);
+  if (IsTransformed(type)) Hadamard(out, head_dim);
 }
 
 }  // namespace weir::ref

@@ -4,9 +4,16 @@
 // One KV head of one layer owns two arrays of slots (keys and values), each slot `SlotBytes(type, head_dim)` wide,
 // slots contiguous: [n_slots, head_dim] in the slot type. kv/ manages which slots are in use and their positions; these
 // operations see only raw pointers.
+//
+// Types below 8 bits hold the vector's Hadamard transform (ops/hadamard.h), taken after its rotation if it has one.
+// Keys and values have a few elements that are much larger than the others; spread over a block they cost less than
+// half of the error. Whatever reads such a slot inverts the transform, LoadSlot() included; sums of values are inverted
+// once, as sums.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <span>
 
 #include "ops/rope.h"
@@ -14,7 +21,15 @@
 
 namespace weir {
 
-// kF32 (parity tests), kF16 (default) or kQ8_0 (needs head_dim % 32 == 0).
+// The types of slots: F32 for parity tests. Those of blocks need a head_dim that is a multiple of their 32 elements.
+inline constexpr DType kSlotTypes[] = {DType::kF32,  DType::kF16,  DType::kQ8_0, DType::kQ5_1,
+                                       DType::kQ5_0, DType::kQ4_1, DType::kQ4_0};
+constexpr bool IsSlotType(DType type) { return std::ranges::find(kSlotTypes, type) != std::end(kSlotTypes); }
+// Whether slots of this type hold transformed vectors.
+constexpr bool IsTransformed(DType type) {
+  return IsSlotType(type) && type != DType::kF32 && type != DType::kF16 && type != DType::kQ8_0;
+}
+
 inline int64_t SlotBytes(DType type, int64_t head_dim) { return RowBytes(type, head_dim); }
 
 // Writes n_rows new vectors (F32) into slots [first_slot, first_slot + n_rows) of one head.

@@ -8,6 +8,8 @@
 #include <random>
 #include <vector>
 
+#include "quant/format.h"
+
 namespace weir {
 namespace {
 
@@ -26,7 +28,9 @@ TEST(KvSlots, StoreThenLoadWithinTheTypesError) {
     DType type;
     float tolerance;
   };
-  for (const Case& c : {Case{DType::kF32, 0}, Case{DType::kF16, 4e-3f}, Case{DType::kQ8_0, 2e-2f}}) {
+  for (const Case& c :
+       {Case{DType::kF32, 0}, Case{DType::kF16, 4e-3f}, Case{DType::kQ8_0, 2e-2f}, Case{DType::kQ5_1, 0.2f},
+        Case{DType::kQ5_0, 0.2f}, Case{DType::kQ4_1, 0.4f}, Case{DType::kQ4_0, 0.5f}}) {
     SCOPED_TRACE(InfoOf(c.type).name);
     const int64_t slot_bytes = SlotBytes(c.type, kDim);
     std::vector<uint8_t> slots((kFirst + kRows + 1) * slot_bytes, 0xee);
@@ -46,6 +50,29 @@ TEST(KvSlots, StoreThenLoadWithinTheTypesError) {
     }
     for (int64_t i = 0; i < kFirst * slot_bytes; ++i) ASSERT_EQ(slots[i], 0xee);
     for (int64_t i = (kFirst + kRows) * slot_bytes; i < std::ssize(slots); ++i) ASSERT_EQ(slots[i], 0xee);
+  }
+}
+
+// One element that is much larger than the others of its block costs them their digits, unless it is spread first.
+TEST(KvSlots, TypesOfFewBitsSpreadOneLargeElement) {
+  constexpr int64_t kDim = 64;
+  std::vector<float> x = RandomFloats(kDim, 5);
+  x[9] = 30;
+  for (const DType type : {DType::kQ5_1, DType::kQ5_0, DType::kQ4_1, DType::kQ4_0}) {
+    SCOPED_TRACE(InfoOf(type).name);
+    std::vector<uint8_t> stored(static_cast<size_t>(SlotBytes(type, kDim))), plain(stored.size());
+    ref::StoreSlots(
+        {.x = x.data(), .x_stride = kDim, .n_rows = 1, .head_dim = kDim, .type = type, .slots = stored.data()});
+    EncodeRow(type, x.data(), kDim, plain.data());
+    std::vector<float> spread(kDim), as_is(kDim);
+    ref::LoadSlot(type, stored.data(), 0, kDim, spread.data());
+    DecodeRow(type, plain.data(), kDim, as_is.data());
+    double errors = 0, plain_errors = 0;
+    for (int64_t i = 0; i < kDim; ++i) {
+      errors += std::pow(spread[i] - x[i], 2);
+      plain_errors += std::pow(as_is[i] - x[i], 2);
+    }
+    EXPECT_LT(errors, 0.5 * plain_errors);
   }
 }
 

@@ -63,7 +63,7 @@ TEST(VectorScores, LengthsOfKeysDoNotMatter) {
 TEST(VectorScores, StoredTypesAreDecoded) {
   std::mt19937 rng(4);
   std::normal_distribution<float> normal;
-  for (DType type : {DType::kF16, DType::kQ8_0}) {
+  for (DType type : {DType::kF16, DType::kQ8_0, DType::kQ4_0}) {
     std::vector<float> x(12 * 64), decoded(12 * 64);
     for (float& v : x) v = normal(rng);
     std::vector<uint8_t> slots(static_cast<size_t>(12 * SlotBytes(type, 64)));

@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "ops/kv_slots.h"
-#include "quant/format.h"
 #include "quant/half.h"
 
 namespace weir {
@@ -29,8 +28,8 @@ void Convert(DType from_type, const uint8_t* from, DType to_type, uint8_t* to, i
   if (from_type == to_type) {
     std::memcpy(to, from, static_cast<size_t>(RowBytes(to_type, n)));
   } else {
-    DecodeRow(from_type, from, n, scratch);
-    EncodeRow(to_type, scratch, n, to);
+    ref::LoadSlot(from_type, from, 0, n, scratch);
+    ref::StoreSlots({.x = scratch, .x_stride = n, .n_rows = 1, .head_dim = n, .type = to_type, .slots = to});
   }
 }
 
@@ -155,7 +154,7 @@ void BlockVectors::Row(const Block& so_far, int64_t from_end) {
     const uint8_t* const key = pot_.keys(of.layer, of.head) + slot * pot_.k_slot_bytes(of.layer);
     if (archive_.keys() != nullptr) {
       float* const sums = sums_.data() + of.first;
-      DecodeRow(pot.k_type, key, of.dim, vector_.data());
+      ref::LoadSlot(pot.k_type, key, 0, of.dim, vector_.data());
       for (int32_t d = 0; d < of.dim; ++d) sums[d] += vector_[static_cast<size_t>(d)];
     }
     if (to == nullptr) continue;

@@ -204,7 +204,9 @@ TEST_F(BadInputTest, CommandLines) {
   ExpectError(RunTiny({"--top-k", "x"}), {"--top-k"});
   ExpectError(RunTiny({"--device", "tpu"}), {"tpu", "cpu"});
   ExpectError(RunTiny({"-ctk", "q3"}), {"q3", "q8_0"});
-  ExpectError(RunTiny({"-ctv", "q3"}), {"q3", "q8_0"});
+  ExpectError(RunTiny({"-ctv", "q3"}), {"q3", "q4_0"});
+  ExpectError(RunTiny({"--cache-type", "q3"}), {"q3", "small"});
+  ExpectError(RunTiny({"--cache-type", "f16", "-ctk", "f16"}), {"--cache-type"});
   ExpectError(RunTiny({"-o", "xml"}), {"xml"});
   ExpectError(RunTiny({"--on-overflow", "panic"}), {"panic"});
   for (const char* size : {"", "many", "-1", "0", "1.5.2MiB", "10XB", "nan", "inf", "1e400", "MiB", "1TB"}) {

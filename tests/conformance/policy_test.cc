@@ -331,8 +331,10 @@ std::vector<Case> Cases() {
   std::vector<Case> out;
   for (const PolicyInfo* info : AllPolicyInfos()) {
     for (DType type : {DType::kF32, DType::kF16}) out.push_back({info->name, type, "llama"});
-    out.push_back({info->name, DType::kQ8_0, "llama_wide_heads"});  // Q8_0 needs heads of 32
-    for (DType type : {DType::kF32, DType::kQ8_0}) out.push_back({info->name, type, "deepseek2"});
+    for (DType type : {DType::kQ8_0, DType::kQ5_1, DType::kQ4_0}) {
+      out.push_back({info->name, type, "llama_wide_heads"});  // blocks need heads of 32
+    }
+    for (DType type : {DType::kF32, DType::kQ8_0, DType::kQ4_0}) out.push_back({info->name, type, "deepseek2"});
     for (const char* model :
          {"cohere2",       "deepseek2", "exaone4", "gemma2", "gemma3",       "gemma3n",  "gemma4",
           "gemma4_k_eq_v", "gpt_oss",   "gptneox", "lfm2",   "llama_window", "mistral3", "nemotron_h",

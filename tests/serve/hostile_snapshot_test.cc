@@ -67,6 +67,7 @@ TEST_F(HostileSnapshotTest, TextsThatNoServerWrote) {
       {"/pot", 1},
       {"/chunk", 1 << 26},
       {"/k_type", "q4_0"},
+      {"/k_type", "Q4_0"},
       {"/v_type", "f32"},
       {"/conversation", "none"},
       {"/conversation", Json()},

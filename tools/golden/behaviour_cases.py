@@ -112,8 +112,8 @@ def kernel_text(make: Maker) -> Iterator[Case]:
             for model, n in ((LLAMA, 400), ("in/golden/gemma2.gguf", 200), (REAL, 200))
         ]
         yield Case(f"simd/{level}", steps)
-    for k_type in ("f32", "f16", "q8_0"):
-        for v_type in ("f32", "f16", "q8_0"):
+    for k_type in ("f32", "f16", "q8_0", "q4_0"):
+        for v_type in ("f32", "f16", "q8_0", "q4_0"):
             flags = f"-f in/words.txt --pot 128 --policy weir;h2o -n 300 -ctk {k_type} -ctv {v_type}"
             yield Case(
                 f"cache_types/{k_type}_{v_type}", [make.step("eval ppl", model, flags) for model in (WIDE, REAL)]

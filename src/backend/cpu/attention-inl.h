@@ -7,12 +7,23 @@
 #define WEIR_BACKEND_CPU_ATTENTION_INL_H_
 #endif
 
+#include <cstddef>
 #include <cstring>
+#include <type_traits>
 
 #include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
+
+#include "backend/cpu/hadamard-inl.h"
+#include "backend/cpu/unroll.h"
 #include "ops/attention.h"
+#include "ops/kv_slots.h"
 #include "quant/dtype.h"
+#include "quant/q4_0.h"
+#include "quant/q4_1.h"
+#include "quant/q5_0.h"
+#include "quant/q5_1.h"
+#include "quant/q8_0.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace weir::cpu::HWY_NAMESPACE {
@@ -48,8 +59,95 @@ HWY_INLINE V Exp2NonPositive(D d, V x) {
   return hn::BitCast(d, hn::Add(hn::BitCast(di, p), hn::ShiftLeft<23>(n)));
 }
 
-// Elements [i, i + lanes) of a stored slot. Slots are unaligned. Q8_0: REQUIRES that the vector stays within one block,
-// as it does for any i that is a multiple of the lanes.
+template <DType kType>
+struct BlockOf;
+template <>
+struct BlockOf<DType::kQ5_1> : std::type_identity<BlockQ5_1> {};
+template <>
+struct BlockOf<DType::kQ5_0> : std::type_identity<BlockQ5_0> {};
+template <>
+struct BlockOf<DType::kQ4_1> : std::type_identity<BlockQ4_1> {};
+template <>
+struct BlockOf<DType::kQ4_0> : std::type_identity<BlockQ4_0> {};
+
+// Calls fn(std::integral_constant<DType, type>()) for a type of slots.
+template <class Fn>
+HWY_INLINE void WithSlotType(DType type, const Fn& fn) {
+  switch (type) {
+    case DType::kF16:
+      return fn(std::integral_constant<DType, DType::kF16>());
+    case DType::kQ8_0:
+      return fn(std::integral_constant<DType, DType::kQ8_0>());
+    case DType::kQ5_1:
+      return fn(std::integral_constant<DType, DType::kQ5_1>());
+    case DType::kQ5_0:
+      return fn(std::integral_constant<DType, DType::kQ5_0>());
+    case DType::kQ4_1:
+      return fn(std::integral_constant<DType, DType::kQ4_1>());
+    case DType::kQ4_0:
+      return fn(std::integral_constant<DType, DType::kQ4_0>());
+    default:
+      return fn(std::integral_constant<DType, DType::kF32>());
+  }
+}
+
+// An F16 number in all lanes.
+template <class D>
+HWY_INLINE hn::Vec<D> SetHalf(D d, const uint8_t* at) {
+  uint16_t half;
+  std::memcpy(&half, at, sizeof(half));
+  const hn::Rebind<uint16_t, D> du16;
+  const hn::Rebind<hwy::float16_t, D> dh;
+  return hn::PromoteTo(d, hn::BitCast(dh, hn::Set(du16, half)));
+}
+
+// All codes of a block of 4 or 5 bits, as they are stored.
+template <class Block>
+HWY_INLINE void LoadCodes(const uint8_t* block, hn::Vec<DF> (&out)[Block::kElements / kLanes]) {
+  constexpr int kHalf = Block::kElements / 2 / kLanes;  // vectors of low nibbles, then as many of high ones
+  const DF d;
+  const hn::RebindToSigned<DF> di;
+  const hn::Rebind<uint8_t, DF> d8;
+  [[maybe_unused]] const hn::RebindToUnsigned<DF> du;
+  [[maybe_unused]] uint32_t high = 0;
+  if constexpr (Block::kCodes.bits == 5) std::memcpy(&high, block + offsetof(Block, qh), sizeof(high));
+  // Fifth bits of the elements from `i` on.
+  const auto with_fifth = [&](auto codes, int i) HWY_ATTR {
+    if constexpr (Block::kCodes.bits == 5) {
+      const auto bits = hn::And(hn::Shr(hn::Set(du, high >> i), hn::Iota(du, 0)), hn::Set(du, 1));
+      return hn::Or(codes, hn::BitCast(di, hn::ShiftLeft<4>(bits)));
+    } else {
+      return codes;
+    }
+  };
+  WEIR_UNROLL
+  for (int j = 0; j < kHalf; ++j) {
+    const int i = j * static_cast<int>(kLanes);
+    const auto bytes = hn::PromoteTo(di, hn::LoadU(d8, block + offsetof(Block, qs) + i));
+    out[j] = hn::ConvertTo(d, with_fifth(hn::And(bytes, hn::Set(di, 15)), i));
+    out[kHalf + j] = hn::ConvertTo(d, with_fifth(hn::ShiftRight<4>(bytes), Block::kElements / 2 + i));
+  }
+}
+
+// What all codes of a block share: element = code * scale + addend.
+struct BlockNumbers {
+  float scale, addend;
+};
+template <class Block>
+HWY_INLINE BlockNumbers NumbersOf(const uint8_t* block) {
+  const hn::CappedTag<float, 4> d4;
+  BlockNumbers out;
+  out.scale = hn::GetLane(SetHalf(d4, block + offsetof(Block, d)));
+  if constexpr (Block::kCodes.has_addend()) {
+    out.addend = hn::GetLane(SetHalf(d4, block + offsetof(Block, m)));
+  } else {
+    out.addend = -static_cast<float>(Block::kCodes.offset()) * out.scale;
+  }
+  return out;
+}
+
+// Elements [i, i + lanes) of a slot whose type is not transformed. Slots are unaligned. Q8_0: REQUIRES that the vector
+// stays within one block, as it does for any i that is a multiple of the lanes.
 template <DType kType, class D>
 HWY_INLINE hn::Vec<D> LoadStored(D d, const uint8_t* slot, int64_t i) {
   if constexpr (kType == DType::kF32) {
@@ -61,24 +159,61 @@ HWY_INLINE hn::Vec<D> LoadStored(D d, const uint8_t* slot, int64_t i) {
     static_assert(kType == DType::kQ8_0);
     const hn::Rebind<int8_t, D> d8;
     const hn::RebindToSigned<D> di;
-    const hn::Rebind<uint16_t, D> du16;
-    const hn::Rebind<hwy::float16_t, D> dh;
-    const uint8_t* block = slot + i / 32 * 34;
-    uint16_t scale;
-    std::memcpy(&scale, block, sizeof(scale));
+    const uint8_t* block = slot + i / 32 * static_cast<int64_t>(sizeof(BlockQ8_0));
     const auto codes = hn::PromoteTo(di, hn::LoadU(d8, reinterpret_cast<const int8_t*>(block + 2 + i % 32)));
-    return hn::Mul(hn::ConvertTo(d, codes), hn::PromoteTo(d, hn::BitCast(dh, hn::Set(du16, scale))));
+    return hn::Mul(hn::ConvertTo(d, codes), SetHalf(d, block));
   }
 }
 
-// One stored slot as floats.
+// One slot as it is stored, as floats: the transform, where the type has one.
+template <DType kType>
+HWY_INLINE void DecodeStored(const uint8_t* slot, int64_t head_dim, float* out) {
+  const DF d;
+  if constexpr (IsTransformed(kType)) {
+    using Block = typename BlockOf<kType>::type;
+    for (int64_t i = 0; i < head_dim; i += Block::kElements, slot += sizeof(Block)) {
+      hn::Vec<DF> v[Block::kElements / kLanes];
+      LoadCodes<Block>(slot, v);
+      const BlockNumbers numbers = NumbersOf<Block>(slot);
+      WEIR_UNROLL
+      for (int j = 0; j < Block::kElements / static_cast<int>(kLanes); ++j) {
+        hn::StoreU(hn::MulAdd(v[j], hn::Set(d, numbers.scale), hn::Set(d, numbers.addend)), d, out + i + j * kLanes);
+      }
+    }
+  } else {
+    const DF8 d8;
+    int64_t i = 0;
+    for (; i + kLanes <= head_dim; i += kLanes) hn::StoreU(LoadStored<kType>(d, slot, i), d, out + i);
+    for (; i < head_dim; i += kLanes8) hn::StoreU(LoadStored<kType>(d8, slot, i), d8, out + i);
+  }
+}
+
+// The vector that a slot holds. Codes are transformed before they get their scales: of what they share, only the sum
+// over the block remains, in its first element.
 template <DType kType>
 HWY_INLINE void DecodeSlot(const uint8_t* slot, int64_t head_dim, float* out) {
-  const DF d;
-  const DF8 d8;
-  int64_t i = 0;
-  for (; i + kLanes <= head_dim; i += kLanes) hn::StoreU(LoadStored<kType>(d, slot, i), d, out + i);
-  for (; i < head_dim; i += kLanes8) hn::StoreU(LoadStored<kType>(d8, slot, i), d8, out + i);
+  if constexpr (IsTransformed(kType)) {
+    using Block = typename BlockOf<kType>::type;
+    const DF d;
+    const float factor = HadamardFactor(head_dim);
+    const auto first = hn::FirstN(d, 1);
+    for (int64_t i = 0; i < head_dim; i += Block::kElements, slot += sizeof(Block)) {
+      hn::Vec<DF> v[Block::kElements / kLanes];
+      LoadCodes<Block>(slot, v);
+      TransformVectors(v);
+      const BlockNumbers numbers = NumbersOf<Block>(slot);
+      const auto scale = hn::Set(d, numbers.scale * factor);
+      const auto sum = hn::Set(d, numbers.addend * factor * static_cast<float>(Block::kElements));
+      hn::StoreU(hn::MulAdd(v[0], scale, hn::IfThenElseZero(first, sum)), d, out + i);
+      WEIR_UNROLL
+      for (int j = 1; j < Block::kElements / static_cast<int>(kLanes); ++j) {
+        hn::StoreU(hn::Mul(v[j], scale), d, out + i + j * kLanes);
+      }
+    }
+    JoinParts(out, head_dim, Block::kElements);
+  } else {
+    DecodeStored<kType>(slot, head_dim, out);
+  }
 }
 
 // The angles of position a + b, or a - b, from those of a and b (n pairs each).

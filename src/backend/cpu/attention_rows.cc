@@ -162,23 +162,22 @@ HWY_INLINE void Product(const float* a, int64_t i_stride, int64_t k_stride, int6
   }
 }
 
-// Slots first + index[0 .. n) as F32 rows; the rows up to n_padded become zero.
-template <DType kType>
-void DecodeTile(const uint8_t* slots, int64_t slot_bytes, int64_t first, const int32_t* index, int64_t n,
-                int64_t n_padded, int64_t head_dim, float* out) {
-  for (int64_t s = 0; s < n; ++s) {
-    DecodeSlot<kType>(slots + (first + index[s]) * slot_bytes, head_dim, out + s * head_dim);
-  }
-  std::fill(out + n * head_dim, out + n_padded * head_dim, 0.0f);
-}
-
+// Slots first + index[0 .. n) as F32 rows, or with kStored as they are stored; the rows up to n_padded become zero.
+template <bool kStored>
 void DecodeTile(DType type, const uint8_t* slots, int64_t first, const int32_t* index, int64_t n, int64_t n_padded,
                 int64_t head_dim, float* out) {
   const int64_t slot_bytes = SlotBytes(type, head_dim);
-  if (type == DType::kF16) return DecodeTile<DType::kF16>(slots, slot_bytes, first, index, n, n_padded, head_dim, out);
-  if (type == DType::kQ8_0)
-    return DecodeTile<DType::kQ8_0>(slots, slot_bytes, first, index, n, n_padded, head_dim, out);
-  DecodeTile<DType::kF32>(slots, slot_bytes, first, index, n, n_padded, head_dim, out);
+  WithSlotType(type, [&](auto kind) {
+    for (int64_t s = 0; s < n; ++s) {
+      const uint8_t* slot = slots + (first + index[s]) * slot_bytes;
+      if constexpr (kStored) {
+        DecodeStored<kind()>(slot, head_dim, out + s * head_dim);
+      } else {
+        DecodeSlot<kind()>(slot, head_dim, out + s * head_dim);
+      }
+    }
+  });
+  std::fill(out + n * head_dim, out + n_padded * head_dim, 0.0f);
 }
 
 // to[i, j] = from[j, i], from of n_j rows. Blocks keep both sides within a few cache lines.
@@ -364,7 +363,10 @@ void FinishPanel(const HeadTask& task, int64_t first, int64_t n, int64_t n_vecto
     }
   }
   Transpose(s.out, kRowBlock, n, head_dim, s.k, head_dim);
-  for (int64_t j = 0; j < n; ++j) std::memcpy(task.out(first + j), s.k + j * head_dim, head_dim * sizeof(float));
+  for (int64_t j = 0; j < n; ++j) {
+    if (IsTransformed(task.args->v_type)) Hadamard(s.k + j * head_dim, head_dim);
+    std::memcpy(task.out(first + j), s.k + j * head_dim, head_dim * sizeof(float));
+  }
 }
 
 // The sums of a panel's voting rows [first, end), counted within the panel, from its tiles [first_tile, n_tiles) of
@@ -423,7 +425,8 @@ void AttendRowsAs(const HeadTask& task, int64_t first, int64_t n, const ScoreSin
     const int64_t n_padded = (n_slots + 7) / 8 * 8;
     const int64_t from_slot = task.selected() == nullptr ? slot : 0;
     const int32_t* index = task.selected() == nullptr ? kInOrder.data() : task.selected() + slot;
-    DecodeTile(args.k_type, task.segment->k[task.kv_head], from_slot, index, n_slots, n_padded, head_dim, shared.k);
+    DecodeTile<false>(args.k_type, task.segment->k[task.kv_head], from_slot, index, n_slots, n_padded, head_dim,
+                      shared.k);
     if (task.rotate_keys()) {
       for (int64_t i = 0; i < n_slots; ++i) {
         float* key = shared.k + i * head_dim;
@@ -431,7 +434,9 @@ void AttendRowsAs(const HeadTask& task, int64_t first, int64_t n, const ScoreSin
         RotatePairs(shared.cos, shared.sin, n_pairs, key, key);
       }
     }
-    DecodeTile(args.v_type, task.segment->v[task.kv_head], from_slot, index, n_slots, n_padded, head_dim, shared.v);
+    // Sums of values are transformed at the end (FinishPanel).
+    DecodeTile<true>(args.v_type, task.segment->v[task.kv_head], from_slot, index, n_slots, n_padded, head_dim,
+                     shared.v);
     if constexpr (kPairs) {
       PairColumns(shared.k, n_padded, head_dim);
       PairRows(shared.v, n_padded, head_dim, head_dim);

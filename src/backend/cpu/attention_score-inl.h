@@ -168,14 +168,25 @@ bool Divides(int64_t head_dim, int64_t n_pairs) {
   return n_pairs % kStep == 0 && (head_dim - 2 * n_pairs) % kStep == 0;
 }
 
+// Keys that are transformed are read from their decoded form, which stays in the L1 cache.
 template <DType kType>
 void ScoreAny(TileArgs t, int64_t n_rows, float* decoded) {
-  if (Divides<DF>(t.head_dim, t.n_pairs)) return ScoreRows<DF, kType>(t, n_rows);
-  if (Divides<DF8>(t.head_dim, t.n_pairs)) return ScoreRows<DF8, kType>(t, n_rows);
+  if constexpr (!IsTransformed(kType)) {
+    if (Divides<DF>(t.head_dim, t.n_pairs)) return ScoreRows<DF, kType>(t, n_rows);
+    if (Divides<DF8>(t.head_dim, t.n_pairs)) return ScoreRows<DF8, kType>(t, n_rows);
+  } else if (t.n_pairs > 0 && Divides<DF>(t.head_dim, t.n_pairs)) {
+    // Every key at its place in the tile, where its angles are.
+    for (int64_t s = 0; s < t.n_slots; ++s) {
+      DecodeSlot<kType>(t.keys + t.index[s] * t.slot_bytes, t.head_dim, decoded + t.index[s] * t.head_dim);
+    }
+    t.keys = reinterpret_cast<const uint8_t*>(decoded);
+    t.slot_bytes = t.head_dim * static_cast<int64_t>(sizeof(float));
+    return ScoreRows<DF, DType::kF32>(t, n_rows);
+  }
   for (int64_t s = 0; s < t.n_slots; ++s) {
     float* key = decoded + s * t.head_dim;
     DecodeSlot<kType>(t.keys + t.index[s] * t.slot_bytes, t.head_dim, key);
-    RotatePairs(t.cos + t.index[s] * t.n_pairs, t.sin + t.index[s] * t.n_pairs, t.n_pairs, key, key);
+    if (t.n_pairs > 0) RotatePairs(t.cos + t.index[s] * t.n_pairs, t.sin + t.index[s] * t.n_pairs, t.n_pairs, key, key);
   }
   t.index = kInOrder.data();
   t.keys = reinterpret_cast<const uint8_t*>(decoded);
@@ -185,9 +196,7 @@ void ScoreAny(TileArgs t, int64_t n_rows, float* decoded) {
 }
 
 void Score(DType type, const TileArgs& t, int64_t n_rows, float* decoded) {
-  if (type == DType::kF16) return ScoreAny<DType::kF16>(t, n_rows, decoded);
-  if (type == DType::kQ8_0) return ScoreAny<DType::kQ8_0>(t, n_rows, decoded);
-  ScoreAny<DType::kF32>(t, n_rows, decoded);
+  WithSlotType(type, [&](auto kind) { ScoreAny<kind()>(t, n_rows, decoded); });
 }
 
 }  // namespace

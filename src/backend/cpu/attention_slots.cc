@@ -32,8 +32,9 @@ struct SlotScratch {
   float* sin;
   float* rel_cos;  // [head_dim / 2] of a row's position relative to a tile
   float* rel_sin;
-  float* p;     // [kMaxSlotRows, kScoreStride] scores, then weights
-  float* keys;  // [kRopeTile, head_dim], for heads whose rotated part does not divide into vectors
+  float* p;  // [kMaxSlotRows, kScoreStride] scores, then weights
+  float*
+      decoded;  // [kRopeTile, head_dim] keys that are transformed, or whose rotated part does not divide into vectors
 };
 
 int64_t Padded(int64_t n) { return (n + 15) / 16 * 16; }
@@ -52,7 +53,7 @@ SlotScratch Carve(float* base, int64_t head_dim) {
   s.rel_cos = take(head_dim / 2);
   s.rel_sin = take(head_dim / 2);
   s.p = take(kMaxSlotRows * kScoreStride);
-  s.keys = take(kRopeTile * head_dim);
+  s.decoded = take(kRopeTile * head_dim);
   return s;
 }
 
@@ -125,13 +126,105 @@ void MixAny(const uint8_t* values, const int32_t* index, int64_t n_slots, int64_
   }
 }
 
+// out[m] += sum_s p[m, s] * v[index[s]] for one block of transformed values: `values` begins at the first slot's. The
+// weights carry the scales, and what codes share is added as a sum.
+template <class Block, int kM>
+HWY_INLINE void MixBlock(const uint8_t* values, const int32_t* index, int64_t slot_bytes, int64_t n_slots,
+                         const float* p, float* out, int64_t out_stride, const Ahead& ahead) {
+  constexpr int kVectors = Block::kElements / static_cast<int>(kLanes);
+  const DF d;
+  using V = hn::Vec<DF>;
+  HWY_ALIGN float scale[kRopeTile] = {}, addend[kRopeTile] = {};
+  for (int64_t s = 0; s < n_slots; ++s) {
+    const BlockNumbers numbers = NumbersOf<Block>(values + index[s] * slot_bytes);
+    scale[s] = numbers.scale;
+    addend[s] = numbers.addend;
+  }
+  HWY_ALIGN float weight[kM][kRopeTile];
+  V acc[kM][kVectors];
+  WEIR_UNROLL
+  for (int m = 0; m < kM; ++m) {
+    V shared = hn::Zero(d);
+    for (int64_t s = 0; s < kRopeTile; s += kLanes) {
+      const V of_row = hn::LoadU(d, p + m * kScoreStride + s);
+      hn::Store(hn::Mul(of_row, hn::Load(d, scale + s)), d, weight[m] + s);
+      // Beyond n_slots, weights may be anything.
+      shared = hn::Add(shared, hn::IfThenElseZero(hn::Ne(hn::Load(d, addend + s), hn::Zero(d)),
+                                                  hn::Mul(of_row, hn::Load(d, addend + s))));
+    }
+    const V sum = hn::SumOfLanes(d, shared);
+    WEIR_UNROLL
+    for (int j = 0; j < kVectors; ++j) acc[m][j] = hn::Add(sum, hn::LoadU(d, out + m * out_stride + j * kLanes));
+  }
+  for (int64_t s = 0; s < n_slots; ++s) {
+    Fetch(ahead, s, 1);
+    V v[kVectors];
+    LoadCodes<Block>(values + index[s] * slot_bytes, v);
+    WEIR_UNROLL
+    for (int m = 0; m < kM; ++m) {
+      const V w = hn::Set(d, weight[m][s]);
+      WEIR_UNROLL
+      for (int j = 0; j < kVectors; ++j) acc[m][j] = hn::MulAdd(w, v[j], acc[m][j]);
+    }
+  }
+  WEIR_UNROLL
+  for (int m = 0; m < kM; ++m) {
+    WEIR_UNROLL
+    for (int j = 0; j < kVectors; ++j) hn::StoreU(acc[m][j], d, out + m * out_stride + j * kLanes);
+  }
+}
+
+template <class Block, int kM>
+void MixTile(const uint8_t* values, const int32_t* index, int64_t n_slots, int64_t head_dim, const float* p, float* out,
+             int64_t out_stride, Ahead ahead) {
+  const int64_t n_blocks = head_dim / Block::kElements, slot_bytes = n_blocks * static_cast<int64_t>(sizeof(Block));
+  for (int64_t b = 0; b < n_blocks; ++b) {
+    MixBlock<Block, kM>(values + b * static_cast<int64_t>(sizeof(Block)), index, slot_bytes, n_slots, p,
+                        out + b * Block::kElements, out_stride, ahead);
+    ahead.n = 0;
+  }
+}
+
+// Transformed values; the sums stay transformed (MergePartials).
+template <class Block>
+void MixTransformed(const uint8_t* values, const int32_t* index, int64_t n_slots, int64_t head_dim, int64_t n_rows,
+                    const float* p, float* out, int64_t out_stride, Ahead ahead) {
+  for (int64_t first = 0; first < n_slots; first += kRopeTile) {
+    const int64_t n = std::min<int64_t>(kRopeTile, n_slots - first);
+    Ahead of_tile = ahead;
+    of_tile.n = std::min(n, ahead.n);
+    for (int64_t m = 0; m < n_rows;) {
+      const int64_t n_shared = std::min<int64_t>(n_rows - m, kShare);
+      const float* weights = p + m * kScoreStride + first;
+      float* sums = out + m * out_stride;
+      const auto mix = [&](auto rows) {
+        MixTile<Block, rows()>(values, index + first, n, head_dim, weights, sums, out_stride, of_tile);
+      };
+      if (n_shared == 1) mix(std::integral_constant<int, 1>());
+      if (n_shared == 2) mix(std::integral_constant<int, 2>());
+      if constexpr (kShare > 2) {
+        if (n_shared == 3) mix(std::integral_constant<int, 3>());
+        if (n_shared == 4) mix(std::integral_constant<int, 4>());
+      }
+      m += n_shared;
+      of_tile.n = 0;
+    }
+    const int64_t fetched = std::min(n, ahead.n);
+    ahead.index += fetched;
+    ahead.n -= fetched;
+  }
+}
+
 void Mix(DType type, const uint8_t* values, const int32_t* index, int64_t n_slots, int64_t head_dim, int64_t n_rows,
          const float* p, float* out, int64_t out_stride, const Ahead& ahead) {
-  if (type == DType::kF16)
-    return MixAny<DType::kF16>(values, index, n_slots, head_dim, n_rows, p, out, out_stride, ahead);
-  if (type == DType::kQ8_0)
-    return MixAny<DType::kQ8_0>(values, index, n_slots, head_dim, n_rows, p, out, out_stride, ahead);
-  MixAny<DType::kF32>(values, index, n_slots, head_dim, n_rows, p, out, out_stride, ahead);
+  WithSlotType(type, [&](auto kind) {
+    if constexpr (IsTransformed(kind())) {
+      using Block = typename BlockOf<kind()>::type;
+      MixTransformed<Block>(values, index, n_slots, head_dim, n_rows, p, out, out_stride, ahead);
+    } else {
+      MixAny<kind()>(values, index, n_slots, head_dim, n_rows, p, out, out_stride, ahead);
+    }
+  });
 }
 
 // Scores to weights for one row and block; the row sees slots [n_hidden, n_visible) of n_slots. `partial` holds the
@@ -265,7 +358,7 @@ void AttendRange(const HeadTask& task, int64_t first, int64_t end, int64_t call_
       t.score_stride = kScoreStride;
       t.ahead = {values + from_slot * v_bytes, v_bytes, index + at, t.n_slots};
       if (rotate) RotateQueries(task, n_rows, base, s);
-      Score(args.k_type, t, n_rows, s.keys);
+      Score(args.k_type, t, n_rows, s.decoded);
       at += t.n_slots;
     }
     for (int64_t j = 0; j < n_rows; ++j) {
@@ -311,6 +404,7 @@ void MergePartialsSimd(const HeadTask& task, int64_t n_ranges, const float* part
     }
     const float inverse = 1.0f / sum;
     for (int64_t i = 0; i < head_dim; ++i) out[i] *= inverse;
+    if (IsTransformed(task.args->v_type)) Hadamard(out, head_dim);
   }
 }
 

@@ -40,13 +40,32 @@ TEST(CpuAttention, EveryHeadSizeAndForm) {
 
 TEST(CpuAttention, EveryStorageType) {
   uint32_t seed = 100;
-  for (DType k_type : {DType::kF32, DType::kF16, DType::kQ8_0}) {
-    for (DType v_type : {DType::kF32, DType::kF16, DType::kQ8_0}) {
+  for (DType k_type : kSlotTypes) {
+    for (DType v_type : kSlotTypes) {
+      if (IsTransformed(k_type) && IsTransformed(v_type) && k_type != v_type) continue;
       Shape shape;
       shape.k_type = k_type;
       shape.v_type = v_type;
       shape.n_heads = 6;
       shape.segments = {{1, {300, 513}}, {40, {150, 97}}};
+      Check(shape, seed++);
+    }
+  }
+}
+
+// Heads of one and of several transformed blocks, of every form.
+TEST(CpuAttention, TransformedHeadsOfEverySize) {
+  uint32_t seed = 150;
+  for (int64_t dim : {32, 64, 96, 128, 256, 576}) {
+    for (Keys keys : {Keys::kPlain, Keys::kUnrotated, Keys::kRotated}) {
+      Shape shape;
+      shape.head_dim = dim;
+      shape.n_rot = static_cast<int>(seed % 3 ? dim : dim / 2);
+      shape.n_heads = seed % 2 ? 4 : 10;
+      shape.keys = keys;
+      shape.k_type = shape.v_type = DType::kQ4_0;
+      shape.window = seed % 4 == 0 ? 70 : 0;
+      shape.segments = {{1, {67, 300}}, {2, {40, 2}}, {21, {90, 21}}};
       Check(shape, seed++);
     }
   }
@@ -75,7 +94,7 @@ TEST(CpuAttention, SelectedSlotsOnly) {
   uint32_t seed = 270;
   for (double selected : {0.001, 0.02, 0.3, 0.97, 1.0}) {
     for (Keys keys : {Keys::kPlain, Keys::kUnrotated, Keys::kRotated}) {
-      for (DType type : {DType::kF32, DType::kF16, DType::kQ8_0}) {
+      for (DType type : {DType::kF32, DType::kF16, DType::kQ8_0, DType::kQ4_0}) {
         Shape shape;
         shape.head_dim = seed % 2 ? 64 : 96;
         shape.n_rot = seed % 3 ? 64 : 24;
@@ -163,8 +182,12 @@ TEST(CpuAttention, RandomShapes) {
     shape.head_dim = 8 * pick(1, 12);
     shape.n_rot = static_cast<int>(2 * pick(1, shape.head_dim / 2));
     shape.keys = static_cast<Keys>(pick(0, 2));
-    shape.k_type = shape.head_dim % 32 == 0 && pick(0, 1) ? DType::kQ8_0 : pick(0, 1) ? DType::kF16 : DType::kF32;
-    shape.v_type = shape.head_dim % 32 == 0 && pick(0, 1) ? DType::kQ8_0 : pick(0, 1) ? DType::kF16 : DType::kF32;
+    const auto any_type = [&] {
+      const bool blocks = shape.head_dim % 32 == 0 && pick(0, 1);
+      return kSlotTypes[blocks ? pick(2, std::ssize(kSlotTypes) - 1) : pick(0, 1)];
+    };
+    shape.k_type = any_type();
+    shape.v_type = any_type();
     for (int64_t s = pick(1, 4); s > 0; --s) {
       SegmentShape segment;
       segment.n_rows = pick(0, 1) ? 1 : pick(1, 60);
@@ -212,8 +235,8 @@ TEST(CpuAttention, FactorsInBf16) {
   uint32_t seed = 450;
   bool rounded = false;
   for (int64_t dim : {32, 64, 80, 96, 128, 256}) {
-    for (DType type : {DType::kF32, DType::kF16, DType::kQ8_0}) {
-      if (dim % 32 != 0 && type == DType::kQ8_0) continue;
+    for (DType type : {DType::kF32, DType::kF16, DType::kQ8_0, DType::kQ4_0}) {
+      if (dim % InfoOf(type).block_elements != 0) continue;
       if (dim > 64 && type == DType::kF32) continue;
       for (Keys keys : {Keys::kPlain, Keys::kUnrotated, Keys::kRotated}) {
         Shape shape;

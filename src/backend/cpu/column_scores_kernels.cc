@@ -103,22 +103,14 @@ void ScoreStored(const ScoreBatch& batch, int64_t tile, TileArgs t, const BatchS
   Score(args.k_type, t, batch.n, s.keys);
 }
 
-template <DType kType>
-void DecodeSlots(const uint8_t* keys, int64_t slot_bytes, int64_t n, int64_t head_dim, float* out) {
-  for (int64_t i = 0; i < n; ++i) DecodeSlot<kType>(keys + i * slot_bytes, head_dim, out + i * head_dim);
-}
-
 // The same from keys decoded and rotated here.
 void ScoreDecoded(const ScoreBatch& batch, int64_t tile, TileArgs t, const BatchScratch& s) {
   const AttentionArgs& args = *batch.task.args;
   const int64_t head_dim = args.head_dim, n_pairs = batch.task.n_pairs();
-  if (args.k_type == DType::kF16) {
-    DecodeSlots<DType::kF16>(t.keys, t.slot_bytes, t.n_slots, head_dim, s.keys);
-  } else if (args.k_type == DType::kQ8_0) {
-    DecodeSlots<DType::kQ8_0>(t.keys, t.slot_bytes, t.n_slots, head_dim, s.keys);
-  } else {
-    DecodeSlots<DType::kF32>(t.keys, t.slot_bytes, t.n_slots, head_dim, s.keys);
-  }
+  WithSlotType(args.k_type, [&](auto kind) {
+    for (int64_t i = 0; i < t.n_slots; ++i)
+      DecodeSlot<kind()>(t.keys + i * t.slot_bytes, head_dim, s.keys + i * head_dim);
+  });
   for (int64_t i = 0; batch.task.rotate_keys() && i < t.n_slots; ++i) {
     AnglesOf(*args.rope, tile + i, s.cos, s.sin);
     RotatePairs(s.cos, s.sin, n_pairs, s.keys + i * head_dim, s.keys + i * head_dim);

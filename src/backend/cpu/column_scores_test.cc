@@ -23,8 +23,8 @@ TEST(CpuColumnScores, EveryHeadSizeFormAndType) {
   uint32_t seed = 1;
   for (int64_t dim : {8, 64, 80, 128, 256}) {
     for (Keys keys : {Keys::kPlain, Keys::kUnrotated, Keys::kRotated}) {
-      for (DType type : {DType::kF32, DType::kF16, DType::kQ8_0}) {
-        if (type == DType::kQ8_0 && dim % 32 != 0) continue;
+      for (DType type : kSlotTypes) {
+        if (dim % InfoOf(type).block_elements != 0) continue;
         for (int64_t n_rows : {1, 21}) {
           Shape shape = Chunk(n_rows, {67, 130});
           shape.head_dim = dim;

@@ -14,6 +14,8 @@
 #define HWY_TARGET_INCLUDE "backend/cpu/kv_slots.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
+// After foreach_target.h: compiled once per target.
+#include "backend/cpu/hadamard-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace weir::cpu::HWY_NAMESPACE {
@@ -90,25 +92,27 @@ void EncodeQ8Block(const float* x, uint8_t* out) {
 }
 
 void StoreHead(const StoreSlotsArgs& args) {
-  // Heads larger than the attention kernels accept, and types without a fast encoder.
-  const bool known = args.type == DType::kF16 || args.type == DType::kQ8_0 || args.type == DType::kF32;
-  if (args.head_dim > kMaxHeadDim || !known) return ref::StoreSlots(args);
+  if (args.head_dim > kMaxHeadDim) return ref::StoreSlots(args);  // more than the attention kernels accept
   const int64_t slot_bytes = SlotBytes(args.type, args.head_dim);
   const int64_t n_pairs = args.rope != nullptr ? args.rope->n_rot / 2 : 0;
-  HWY_ALIGN float rotated[kMaxHeadDim];
+  const bool transformed = IsTransformed(args.type);
+  HWY_ALIGN float changed[kMaxHeadDim];
   for (int64_t row = 0; row < args.n_rows; ++row) {
     const float* x = args.x + row * args.x_stride;
     uint8_t* slot = args.slots + (args.first_slot + row) * slot_bytes;
     if (n_pairs > 0) {
-      Rotate(*args.rope, args.cos + row * n_pairs, args.sin + row * n_pairs, x, args.head_dim, rotated);
-      x = rotated;
+      Rotate(*args.rope, args.cos + row * n_pairs, args.sin + row * n_pairs, x, args.head_dim, changed);
+    } else if (transformed) {
+      std::memcpy(changed, x, args.head_dim * sizeof(float));
     }
+    if (transformed) Hadamard(changed, args.head_dim);
+    if (n_pairs > 0 || transformed) x = changed;
     if (args.type == DType::kF16) {
       EncodeF16(x, args.head_dim, slot);
     } else if (args.type == DType::kQ8_0) {
       for (int64_t i = 0; i < args.head_dim; i += 32) EncodeQ8Block(x + i, slot + i / 32 * 34);
     } else {
-      std::memcpy(slot, x, args.head_dim * sizeof(float));
+      EncodeRow(args.type, x, args.head_dim, slot);
     }
   }
 }

@@ -94,7 +94,7 @@ void CheckStore(const Store& shape) {
 }
 
 TEST(CpuKvSlots, StoresTheBytesOfTheReference) {
-  for (DType type : {DType::kF32, DType::kF16, DType::kQ8_0}) {
+  for (DType type : kSlotTypes) {
     CheckStore({type, 2, 5, 64, 0});
     CheckStore({type, 2, 5, 64, 64});
     CheckStore({type, 3, 130, 96, 20});  // enough work for several workers

@@ -41,9 +41,9 @@ TEST(CpuVectorScores, EqualsReference) {
   std::unique_ptr<Backend> cpu[3];
   for (int t = 0; t < 3; ++t) cpu[t] = MakeCpuBackend(t + 1);
   for (const VectorScore what : {VectorScore::kKeyDiff, VectorScore::kValueNorm}) {
-    for (const DType type : {DType::kF32, DType::kF16, DType::kQ8_0}) {
+    for (const DType type : kSlotTypes) {
       for (const int64_t head_dim : {32, 64, 96, 128, 512, 544, 20}) {
-        if (type == DType::kQ8_0 && head_dim % 32 != 0) continue;
+        if (head_dim % InfoOf(type).block_elements != 0) continue;
         Heads heads(rng, what, type, head_dim);
         for (const VectorScoresArgs& head : heads.args) ref::VectorScores(head);
         const std::vector<std::vector<float>> expected = heads.out;
