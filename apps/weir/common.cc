@@ -230,7 +230,7 @@ void AddPotFlags(CLI::App& app, PotFlags* flags) {
   app.add_option("--cache-type-v", flags->v_type, "type of stored values (-ctv): the same")->capture_default_str();
   app.add_option_function<std::string>(
          "--cache-type", [flags](const std::string& type) { flags->k_type = flags->v_type = type; },
-         "type of both; small = the fewest bytes that still gain by the larger pot they allow")
+         "type of both; small = the pair that tells most in the bytes of a given pot")
       ->excludes("--cache-type-k")
       ->excludes("--cache-type-v")
       ->type_name("TYPE");

@@ -18,7 +18,7 @@ std::string NameOf(DType type) {
 }  // namespace
 
 Result<DType> ParseCacheType(std::string_view name, CachePart part) {
-  if (name == "small") return part == CachePart::kKeys ? DType::kQ8_0 : DType::kQ4_0;
+  if (name == "small") return part == CachePart::kKeys ? DType::kQ5_0 : DType::kQ4_0;
   for (const DType type : kSlotTypes) {
     if (name == NameOf(type)) return type;
   }

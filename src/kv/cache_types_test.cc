@@ -29,6 +29,11 @@ TEST(CacheTypes, EveryTypeOfSlotsHasItsName) {
   EXPECT_EQ(n, std::ssize(kSlotTypes) + 1);  // and "small"
 }
 
+TEST(CacheTypes, SmallKeysHaveMoreBitsThanSmallValues) {
+  EXPECT_EQ(ParseCacheType("small", CachePart::kKeys).value(), DType::kQ5_0);
+  EXPECT_EQ(ParseCacheType("small", CachePart::kValues).value(), DType::kQ4_0);
+}
+
 TEST(CacheTypes, OthersAreRefusedWithTheList) {
   for (const char* name : {"", "q3_0", "Q4_0", "q4_k", "small "}) {
     const Result<DType> type = ParseCacheType(name, CachePart::kKeys);

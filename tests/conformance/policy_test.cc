@@ -168,7 +168,11 @@ TEST_P(PolicyTest, APotThatNeverFillsEqualsTheFullCache) {
   const std::vector<float> logits = LogitsOf(*session), expected = LogitsOf(*whole);
   EXPECT_EQ(logits, LogitsOf(*reference));
   // Keys are rotated before (abs) or after (cache, reset) they are rounded to the storage type: equal up to that.
-  const double bound = GetParam().type == DType::kF32 ? 1e-5 : GetParam().type == DType::kF16 ? 1e-2 : 0.2;
+  // Models of random weights make much of that.
+  const double bound = GetParam().type == DType::kF32    ? 1e-5
+                       : GetParam().type == DType::kF16  ? 1e-2
+                       : GetParam().type == DType::kQ8_0 ? 0.2
+                                                         : 0.8;
   EXPECT_LE(testing::RelativeError(logits.data(), expected.data(), logits.size()), bound);
 }
 
