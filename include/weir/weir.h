@@ -174,7 +174,7 @@ typedef struct weir_policy {
   int32_t row_reduce; /* WEIR_SUM or WEIR_MAX over the rows */
   int32_t head_reduce;     /* WEIR_MEAN, WEIR_MAX or WEIR_SUM over the query heads of a group */
   int32_t vector;          /* weir_vector: in `scores` instead of attention */
-  int32_t nll;             /* non-zero: the view has nll */
+  int32_t nll;             /* non-zero: the view has nll; 2: estimated, in a seventh of the time */
   const char* probe;       /* WEIR_PROBE_ROWS */
   int32_t min_tokens;      /* the smallest pot that it can work with; 0: 2 */
   weir_trim_callback trim; /* NULL: nothing is dropped at the end of a prompt, whatever `like` itself does there */

@@ -194,7 +194,7 @@ Result<PolicyNeeds> NeedsOf(const weir_policy& given) {
     return InvalidArgument("weir_policy.min_tokens is {}", given.min_tokens);
   }
   evidence.n_last = given.n_last;
-  evidence.nll = given.nll != 0;
+  evidence.nll = given.nll == 0 ? Normaliser::kNone : given.nll == 2 ? Normaliser::kSampled : Normaliser::kExact;
   needs.min_slots = std::max(2, given.min_tokens);
   if (evidence.rows == EvidenceRows::kProbe) needs.probe = given.probe;
   return needs;

@@ -150,7 +150,7 @@ void Runner::TopLogits(const float* logits, std::span<int32_t> ids, std::span<fl
                        .scratch = head_scratch_.data()});
 }
 
-void Runner::HeadNll(const float* hidden, const int32_t* target, int64_t n_rows, float* nll) {
+void Runner::HeadNll(const float* hidden, const int32_t* target, int64_t n_rows, Normaliser normaliser, float* nll) {
   NllArgs args;
   args.x = hidden;
   args.n_rows = n_rows;
@@ -159,6 +159,7 @@ void Runner::HeadNll(const float* hidden, const int32_t* target, int64_t n_rows,
   args.bias = model_->head_bias();
   args.softcap = model_->config().logit_softcap;
   args.target = target;
+  args.normaliser = normaliser;
   args.nll = nll;
   args.scratch = head_scratch_.data();
   backend_->HeadNll(args);

@@ -62,7 +62,7 @@ class Runner {
   // values, at most kMaxTopLogits.
   void TopLogits(const float* logits, std::span<int32_t> ids, std::span<float> values);
   // -log P(target[r] | hidden[r]); target -1 gives 0. REQUIRES: shape.nll, n_rows <= max_rows.
-  void HeadNll(const float* hidden, const int32_t* target, int64_t n_rows, float* nll);
+  void HeadNll(const float* hidden, const int32_t* target, int64_t n_rows, Normaliser normaliser, float* nll);
 
   const RunnerShape& shape() const { return shape_; }
 

@@ -227,7 +227,7 @@ Status Session::ReadRows(const Chunk& call, const AppendOptions& options) {
     BatchItem item = reader_.Begin(chunk);
     // Rows that a trace watches: ends of prompts, and tokens of answers that read all slots.
     item.watch = parts_.trace.WatchFor(item, options.generated || (chunk.n_after == 0 && options.end_of_prompt));
-    item.last_hidden_only = options.nll == nullptr && !parts_.evidence.demand().likelihoods;
+    item.last_hidden_only = options.nll == nullptr && parts_.evidence.demand().likelihoods == Normaliser::kNone;
     WEIR_ASSIGN_OR_RETURN(const float* hidden, parts_.ahead.Read(chunk, item, options.observer));
     reader_.End(chunk, item, hidden, options.nll == nullptr ? nullptr : options.nll + done);
     parts_.prediction.Offer(parts_.ahead.logits());

@@ -117,7 +117,7 @@ SessionPlan PlanFor(const Model& model, const Backend& backend, const SessionOpt
   plan.runner = {.max_rows = max_rows,
                  .max_slots = std::max<int64_t>(plan.pot.max_head_slots(), plan.pot.windows.n_slots),
                  .n_context = n_slots,  // recall does not choose the factors: answers without an excerpt stay the same
-                 .nll = options.nll || demand.likelihoods,
+                 .nll = options.nll || demand.likelihoods != Normaliser::kNone,
                  .statistics = options.watch_attention || demand.attention};
   PotShape without_excerpts = plan.pot;
   without_excerpts.n_slots = n_slots;

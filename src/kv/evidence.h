@@ -12,6 +12,7 @@
 
 #include "kv/types.h"
 #include "ops/column_scores.h"
+#include "ops/nll.h"
 #include "ops/vector_scores.h"
 
 namespace weir {
@@ -31,7 +32,7 @@ struct Evidence {
   RowReduce row_reduce = RowReduce::kSum;      // a mean is the sum over SlotView::n_rows
   HeadReduce head_reduce = HeadReduce::kMean;  // over a KV head's query heads (kPerHead) or the layer's (kPerLayer)
   VectorScore vector = VectorScore::kNone;     // instead of attention: a statistic of the stored keys or values
-  bool nll = false;                            // -log P of every token when it was read
+  Normaliser nll = Normaliser::kNone;          // -log P of every token when it was read
   // kAll, kPerLayer: visual slots hold the attention of the newest voting row alone, instead of a sum (A-VL).
   bool visual_latest = false;
   // If above 0: beside `vector`, how little a visual token's key resembles those at the same place of recent frames

@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 namespace weir::ref {
 
 void HeadNll(const NllArgs& args) {
   const int64_t n_vocab = args.head->n_out();
+  const NllTiles tiles(n_vocab, args.normaliser);
   std::vector<float> z(static_cast<size_t>(n_vocab));
   for (int64_t r = 0; r < args.n_rows; ++r) {
     const int32_t target = args.target[r];
@@ -19,7 +21,14 @@ void HeadNll(const NllArgs& args) {
     if (args.softcap > 0) {
       for (float& value : z) value = args.softcap * std::tanh(value / args.softcap);
     }
-    args.nll[r] = LogSumExp(z.data(), n_vocab) - z[target];
+    const float of_target = z[target];
+    if (tiles.sampled(target)) z[target] = -std::numeric_limits<float>::infinity();
+    std::vector<float> counted;
+    for (int64_t t = 0; t < tiles.n_tiles(); ++t) {
+      for (int64_t i = 0; i < tiles.n_ids(t); ++i) counted.push_back(z[tiles.first_id(t) + i] + tiles.log_weight(t));
+    }
+    if (tiles.sampled(target)) counted.push_back(of_target);
+    args.nll[r] = LogSumExp(counted.data(), std::ssize(counted)) - of_target;
   }
 }
 

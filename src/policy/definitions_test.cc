@@ -262,7 +262,7 @@ TEST(InfiniPot, AlphaZeroIsTheCatalystAndAlphaOneIsSirLlm) {
     EXPECT_EQ(std::ssize(both), n_keep);
     EXPECT_TRUE(std::includes(both.begin(), both.end(), surprising.begin(), surprising.end()));
   }
-  EXPECT_FALSE(Make("infinipot:alpha=0")->Needs().evidence.nll);
+  EXPECT_EQ(Make("infinipot:alpha=0")->Needs().evidence.nll, Normaliser::kNone);
   EXPECT_EQ(novel->Needs().evidence.rows, EvidenceRows::kNone);
   EXPECT_EQ(novel->Needs().granularity, Granularity::kGlobal);
 }

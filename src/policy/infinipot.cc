@@ -43,6 +43,7 @@
 
 #include "policy/policy.h"
 #include "policy/rank.h"
+#include "policy/surprise.h"
 
 namespace weir {
 namespace {
@@ -110,6 +111,7 @@ constexpr PolicyOptionInfo kOptions[] = {
                "reset: numbered anew by whole distillations (CR-RoPE); abs: positions in the stream, which are limited "
                "to the trained context",
                "reset|cache|abs"),
+    NllOption("exact"),
 };
 
 class InfiniPot : public Policy {
@@ -125,14 +127,15 @@ class InfiniPot : public Policy {
         kernel_(options.Int("kernel")),
         pooling_(PoolingOf(options.Text("pooling"))),
         sinks_(options.Int("sinks")),
-        positions_(options.Text("positions")) {}
+        positions_(options.Text("positions")),
+        normaliser_(NormaliserOf(options.Text("nll"))) {}
   PolicyNeeds Needs() const override {
     PolicyNeeds needs;
     needs.positions = positions_ == "abs"     ? Positions::kAbs
                       : positions_ == "cache" ? Positions::kCache
                                               : Positions::kReset;
     needs.scratch_per_slot = 28;
-    needs.evidence.nll = alpha_ > 0;
+    if (alpha_ > 0) needs.evidence.nll = normaliser_;
     needs.min_slots = sinks_ + 2;
     if (alpha_ == 1) return needs;
     needs.granularity = Granularity::kPerHead;
@@ -226,6 +229,7 @@ class InfiniPot : public Policy {
   const Pooling pooling_;
   const int32_t sinks_;
   const std::string positions_;
+  const Normaliser normaliser_;
   SlotPicker picker_;
   std::vector<float> pooled_, nll_, ties_, text_;
 };

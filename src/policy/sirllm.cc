@@ -21,6 +21,7 @@
 #include "policy/policy.h"
 #include "policy/rank.h"
 #include "policy/step.h"
+#include "policy/surprise.h"
 
 namespace weir {
 namespace {
@@ -46,6 +47,7 @@ constexpr PolicyOptionInfo kOptions[] = {
      .max = 1,
      .integral = false,
      .help = "factor applied to a token's surprise after every round"},
+    NllOption("exact"),
     kStepOption,
 };
 
@@ -55,10 +57,11 @@ class SirLlm : public Policy {
       : sinks_(options.Int("sinks")),
         recent_(options.Int("recent")),
         decay_(static_cast<float>(options.Number("decay"))),
+        normaliser_(NormaliserOf(options.Text("nll"))),
         step_(options.Int("step")) {}
   PolicyNeeds Needs() const override {
     PolicyNeeds needs;
-    needs.evidence.nll = true;
+    needs.evidence.nll = normaliser_;
     needs.nll_decay = decay_;
     needs.min_slots = sinks_ + 2;
     return needs;
@@ -82,6 +85,7 @@ class SirLlm : public Policy {
   const int32_t sinks_, recent_;
   const float decay_;
   const int32_t step_;
+  const Normaliser normaliser_;
   SlotPicker picker_;
 };
 

@@ -28,6 +28,7 @@
 
 #include "policy/policy.h"
 #include "policy/rank.h"
+#include "policy/surprise.h"
 
 namespace weir {
 namespace {
@@ -109,6 +110,7 @@ constexpr PolicyOptionInfo kOptions[] = {
     TextOption("catalyst", "",
                "prompt whose attention votes instead; {question} stands for a question that is known before the text"),
     TextOption("template", "on", "end the catalyst like a user's turn of the chat template", "on|off"),
+    NllOption("sampled"),
 };
 
 class WeirPolicy : public Policy {
@@ -126,11 +128,12 @@ class WeirPolicy : public Policy {
         recent_(options.Number("recent")),
         frame_rows_(options.Int("frame_rows")),
         catalyst_(options.Text("catalyst")),
-        template_(options.Text("template") == "on") {}
+        template_(options.Text("template") == "on"),
+        normaliser_(NormaliserOf(options.Text("nll"))) {}
   PolicyNeeds Needs() const override {
     PolicyNeeds needs;
     needs.min_slots = sinks_ + 2;
-    needs.evidence.nll = alpha_ > 0;
+    if (alpha_ > 0) needs.evidence.nll = normaliser_;
     if (beta_ > 0 || frame_rows_ > 0) needs.granularity = Granularity::kPerHead;
     if (frame_rows_ > 0) needs.evidence.visual_vector = VectorScore::kKeyDiff;
     if (beta_ == 0) return needs;
@@ -239,6 +242,7 @@ class WeirPolicy : public Policy {
   const int32_t frame_rows_;
   const std::string catalyst_;
   const bool template_;
+  const Normaliser normaliser_;
   SlotPicker picker_;
   std::vector<float> pooled_, sorted_;
   std::vector<int32_t> picture_;

@@ -215,11 +215,12 @@ TEST(Weir, OfEqualMeansTheSpikeItselfStays) {
 
 TEST(Weir, AsksForWhatItUses) {
   const PolicyNeeds both = Make("rows=7")->Needs();
-  EXPECT_TRUE(both.evidence.nll);
+  EXPECT_EQ(both.evidence.nll, Normaliser::kSampled);
   EXPECT_EQ(both.evidence.rows, EvidenceRows::kLast);
   EXPECT_EQ(both.evidence.n_last, 7);
   EXPECT_EQ(both.granularity, Granularity::kPerHead);
-  EXPECT_FALSE(Make("alpha=0")->Needs().evidence.nll);
+  EXPECT_EQ(Make("nll=exact")->Needs().evidence.nll, Normaliser::kExact);
+  EXPECT_EQ(Make("alpha=0")->Needs().evidence.nll, Normaliser::kNone);
   EXPECT_EQ(Make("beta=0")->Needs().evidence.rows, EvidenceRows::kNone);
   EXPECT_EQ(Make("beta=0")->Needs().evidence.visual_vector, VectorScore::kKeyDiff);
   EXPECT_EQ(Make("beta=0")->Needs().granularity, Granularity::kPerHead);

@@ -26,8 +26,8 @@ namespace weir::cpu {
 // fixed because the order of summation depends on it.
 inline constexpr int64_t kNllChunks = 32;
 inline constexpr int64_t kNllRows = 48;   // rows of a task
-inline constexpr int64_t kNllPanels = 8;  // panels of a tile of logits
-inline constexpr int64_t kNllCols = kNllPanels * kPanel;
+inline constexpr int64_t kNllCols = NllTiles::kSize;
+static_assert(kNllCols % kPanel == 0);
 
 // sum over logits of exp(z - largest).
 struct ExpSum {
@@ -42,25 +42,24 @@ HWY_BEFORE_NAMESPACE();
 namespace weir::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Folds n logits into `total` after capping them in place.
-void FoldImpl(float* z, int64_t n_logits, float softcap, ExpSum& total) {
+// Caps n logits in place and folds them into `total`, each exp(log_weight) times.
+void FoldImpl(float* z, int64_t n_logits, float softcap, float log_weight, ExpSum& total) {
   const hn::CappedTag<float, kPanel> df;
   const int64_t n = static_cast<int64_t>(hn::Lanes(df));
   // Pads to whole vectors with -inf, whose exponential is 0. The tile has room: it is whole panels wide.
   for (int64_t i = n_logits; i % n != 0; ++i) z[i] = -std::numeric_limits<float>::infinity();
   const auto cap = hn::Set(df, softcap), inverse_cap = hn::Set(df, softcap > 0 ? 1.0f / softcap : 0.0f);
+  const auto weight = hn::Set(df, log_weight);
   auto largest = hn::Set(df, total.largest);
   for (int64_t i = 0; i < n_logits; i += n) {
     auto v = hn::LoadU(df, z + i);
     if (softcap > 0) {
       // Above 15, tanh is 1 in this precision, and the approximation does not handle infinities.
       const auto t = hn::Max(hn::Min(hn::Mul(v, inverse_cap), hn::Set(df, 15.0f)), hn::Set(df, -15.0f));
-      const auto capped = hn::Mul(cap, hn::Tanh(df, t));
-      v = hn::IfThenElse(hn::Eq(v, v), capped, v);
-      if (i + n > n_logits)
-        v = hn::IfThenElse(hn::FirstN(df, n_logits - i), v, hn::Set(df, -std::numeric_limits<float>::infinity()));
-      hn::StoreU(v, df, z + i);
+      v = hn::IfThenElse(hn::IsFinite(v), hn::Mul(cap, hn::Tanh(df, t)), v);
     }
+    v = hn::Add(v, weight);
+    hn::StoreU(v, df, z + i);
     largest = hn::Max(largest, v);
   }
   const float new_largest = hn::GetLane(hn::MaxOfLanes(df, largest));
@@ -155,9 +154,25 @@ void HeadNll(const NllArgs& args, ThreadPool& pool) {
       RoundActivations(args.x + r * args.n_in, w.n_blocks(), scratch.act + r * w.n_blocks());
     });
   }
-  const int64_t chunk_panels = (w.n_panels() + kNllChunks - 1) / kNllChunks;
-  const int64_t n_chunks = (w.n_panels() + chunk_panels - 1) / chunk_panels;
+  const NllTiles tiles(w.n_out(), args.normaliser);
+  const int64_t chunk_tiles = (tiles.n_tiles() + kNllChunks - 1) / kNllChunks;
+  const int64_t n_chunks = (tiles.n_tiles() + chunk_tiles - 1) / chunk_tiles;
   const int64_t n_row_tasks = (args.n_rows + kNllRows - 1) / kNllRows;
+  // Logits of `n_rows` rows from `row` on and n_ids ids from `id` on, the first of a panel.
+  const auto multiply = [&](int64_t row, int64_t n_rows, int64_t id, int64_t n_ids, float* tile) {
+    ProductArgs product;
+    product.w = &w;
+    product.first_panel = id / kPanel;
+    product.n_panels = (n_ids + kPanel - 1) / kPanel;
+    product.n_rows = n_rows;
+    if (blocked) product.act = scratch.act + row * w.n_blocks();
+    product.x = args.x + row * args.n_in;
+    product.x_stride = args.n_in;
+    product.y = tile;
+    product.y_stride = kNllCols;
+    product.bias = args.bias == nullptr ? nullptr : args.bias + id;
+    w.weights().product(product);
+  };
   pool.For(n_row_tasks * n_chunks, [&](int64_t task, int worker) {
     const int64_t chunk = task % n_chunks, row = task / n_chunks * kNllRows;
     const int64_t n_rows = std::min(kNllRows, args.n_rows - row);
@@ -165,39 +180,40 @@ void HeadNll(const NllArgs& args, ThreadPool& pool) {
     if (std::all_of(target, target + n_rows, [](int32_t t) { return t < 0; })) return;
     float* tile = scratch.tiles + worker * kNllRows * kNllCols;
     ExpSum sums[kNllRows];
-    const int64_t last_panel = std::min((chunk + 1) * chunk_panels, w.n_panels());
-    for (int64_t panel = chunk * chunk_panels; panel < last_panel; panel += kNllPanels) {
-      const int64_t col = panel * kPanel;
-      ProductArgs product;
-      product.w = &w;
-      product.first_panel = panel;
-      product.n_panels = std::min(kNllPanels, last_panel - panel);
-      product.n_rows = n_rows;
-      if (blocked) product.act = scratch.act + row * w.n_blocks();
-      product.x = args.x + row * args.n_in;
-      product.x_stride = args.n_in;
-      product.y = tile;
-      product.y_stride = kNllCols;
-      product.bias = args.bias == nullptr ? nullptr : args.bias + col;
-      w.weights().product(product);
-      const int64_t n_cols = std::min(product.n_panels * kPanel, w.n_out() - col);
+    const int64_t last_tile = std::min((chunk + 1) * chunk_tiles, tiles.n_tiles());
+    for (int64_t t = chunk * chunk_tiles; t < last_tile; ++t) {
+      const int64_t id = tiles.first_id(t), n_ids = tiles.n_ids(t);
+      multiply(row, n_rows, id, n_ids, tile);
       for (int64_t r = 0; r < n_rows; ++r) {
         float* z = tile + r * kNllCols;
-        HWY_DYNAMIC_DISPATCH(FoldImpl)(z, n_cols, args.softcap, sums[r]);
-        if (target[r] >= col && target[r] < col + n_cols) scratch.target_logit[row + r] = z[target[r] - col];
+        const bool has_target = target[r] >= id && target[r] < id + n_ids;
+        if (has_target && tiles.sampled(target[r])) z[target[r] - id] = -std::numeric_limits<float>::infinity();
+        HWY_DYNAMIC_DISPATCH(FoldImpl)(z, n_ids, args.softcap, tiles.log_weight(t), sums[r]);
+        if (has_target) scratch.target_logit[row + r] = z[target[r] - id];
       }
     }
     for (int64_t r = 0; r < n_rows; ++r) scratch.sums[(row + r) * kNllChunks + chunk] = sums[r];
   });
-  for (int64_t r = 0; r < args.n_rows; ++r) {
+  pool.For(args.n_rows, [&](int64_t r, int worker) {
     args.nll[r] = 0;
-    if (args.target[r] < 0) continue;
+    const int32_t target = args.target[r];
+    if (target < 0) return;
     const ExpSum* sums = scratch.sums + r * kNllChunks;
-    double largest = sums[0].largest, sum = 0;
-    for (int64_t c = 1; c < n_chunks; ++c) largest = std::max<double>(largest, sums[c].largest);
-    for (int64_t c = 0; c < n_chunks; ++c) sum += sums[c].sum * std::exp(sums[c].largest - largest);
-    args.nll[r] = static_cast<float>(std::log(sum) + largest - scratch.target_logit[r]);
-  }
+    ExpSum total = sums[0];
+    for (int64_t c = 1; c < n_chunks; ++c) total.largest = std::max(total.largest, sums[c].largest);
+    total.sum = 0;
+    for (int64_t c = 0; c < n_chunks; ++c) {
+      total.sum += sums[c].sum * std::exp(static_cast<double>(sums[c].largest) - total.largest);
+    }
+    float logit = scratch.target_logit[r];
+    if (tiles.sampled(target)) {
+      float* tile = scratch.tiles + worker * kNllRows * kNllCols;
+      multiply(r, 1, target / kPanel * kPanel, 1, tile);
+      HWY_DYNAMIC_DISPATCH(FoldImpl)(tile + target % kPanel, 1, args.softcap, 0, total);
+      logit = tile[target % kPanel];
+    }
+    args.nll[r] = static_cast<float>(std::log(total.sum) + total.largest - logit);
+  });
 }
 
 float LogSumExp(const float* logits, int64_t n) { return HWY_DYNAMIC_DISPATCH(LogSumExpImpl)(logits, n); }

@@ -77,6 +77,49 @@ INSTANTIATE_TEST_SUITE_P(Types, NllTest, testing::Values(DType::kF32, DType::kQ4
                            return std::string(InfoOf(info.param).name);
                          });
 
+// Targets among the ids that are all counted, in a sampled tile, between sampled tiles and behind the last one.
+TEST(CpuHeadNll, SampledNormaliserEqualsReference) {
+  Rng rng(2);
+  Ledger ledger;
+  const std::unique_ptr<Backend> reference = MakeRefBackend();
+  const std::unique_ptr<Backend> cpu = MakeCpuBackend(1), cpu3 = MakeCpuBackend(3);
+  const int64_t n_in = 64, n_vocab = 20011;
+  const NllTiles tiles(n_vocab, Normaliser::kSampled);
+  const int64_t tile = tiles.first_id(tiles.n_tiles() - 1);
+  ASSERT_TRUE(tiles.sampled(tile));
+  const std::vector<int32_t> target = {3, static_cast<int32_t>(tile), static_cast<int32_t>(tile - 5),
+                                       static_cast<int32_t>(n_vocab - 1), -1, static_cast<int32_t>(tile + 17)};
+  const int64_t n_rows = std::ssize(target);
+  for (const DType type : {DType::kF32, DType::kQ4_1}) {
+    const Weights weights = Weights::Random(rng, type, n_vocab, n_in);
+    const MatrixSource source = {"head", type, n_vocab, n_in, weights.data(), nullptr};
+    Result<std::unique_ptr<Matrix>> expected_head = reference->PrepareMatrix(source, ledger);
+    Result<std::unique_ptr<Matrix>> head = cpu->PrepareMatrix(source, ledger);
+    ASSERT_TRUE(expected_head.ok() && head.ok());
+    const std::vector<float> bias = Normals(rng, n_vocab), x = Normals(rng, n_rows * n_in);
+    for (const float softcap : {0.0f, 3.0f}) {
+      NllArgs args;
+      args.x = x.data();
+      args.n_rows = n_rows;
+      args.n_in = n_in;
+      args.head = expected_head->get();
+      args.bias = bias.data();
+      args.softcap = softcap;
+      args.target = target.data();
+      args.normaliser = Normaliser::kSampled;
+      const std::vector<float> expected = Likelihood(*reference, args);
+      args.head = head->get();
+      ForEachTarget([&] {
+        const std::vector<float> got = Likelihood(*cpu, args);
+        for (int64_t r = 0; r < n_rows; ++r) {
+          ASSERT_NEAR(got[r], expected[r], 2e-5f * (1 + std::fabs(expected[r]))) << "row " << r << ", cap " << softcap;
+        }
+        ASSERT_EQ(Likelihood(*cpu3, args), got);
+      });
+    }
+  }
+}
+
 // Logits 1,000 apart, all equal, and not a number.
 TEST(CpuHeadNll, Extremes) {
   Ledger ledger;

@@ -21,7 +21,7 @@ EvidenceSet::EvidenceSet(const PolicyNeeds& needs, const SessionOptions& options
     const EvidenceDemand demand = kind->Demand();
     demand_.floats.Add(demand.floats);
     demand_.attention |= demand.attention;
-    demand_.likelihoods |= demand.likelihoods;
+    demand_.likelihoods = std::max(demand_.likelihoods, demand.likelihoods);
     demand_.probe_slots = std::max(demand_.probe_slots, demand.probe_slots);
     kinds_.push_back(std::move(kind));
   }

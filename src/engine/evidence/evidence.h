@@ -30,7 +30,7 @@ namespace weir {
 struct EvidenceDemand {
   SlotFloats floats;         // to be stored with the pot's slots
   bool attention = false;    // rows vote: forward passes carry evidence calls (RunnerShape::statistics)
-  bool likelihoods = false;  // -log P of every token read (RunnerShape::nll)
+  Normaliser likelihoods = Normaliser::kNone;  // -log P of every token read (RunnerShape::nll)
   int32_t probe_slots = 0;   // slots of the pot kept free for rows that are read and removed again
 };
 

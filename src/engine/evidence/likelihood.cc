@@ -10,9 +10,9 @@ namespace {
 
 class LikelihoodEvidence : public EvidenceKind {
  public:
-  explicit LikelihoodEvidence(float decay) : decay_(decay) {}
+  LikelihoodEvidence(Normaliser normaliser, float decay) : normaliser_(normaliser), decay_(decay) {}
 
-  EvidenceDemand Demand() const override { return {.floats = {SlotFloat::kNll}, .likelihoods = true}; }
+  EvidenceDemand Demand() const override { return {.floats = {SlotFloat::kNll}, .likelihoods = normaliser_}; }
 
   void EndChunk(SessionCore& core, const Chunk& /*chunk*/, std::span<const float> nll) override {
     core.pot->SetNewest(SlotFloat::kNll, nll);
@@ -31,12 +31,13 @@ class LikelihoodEvidence : public EvidenceKind {
   void Show(const SessionCore& core, SlotView* view) const override { view->nll = core.pot->nll(view->group); }
 
  private:
+  const Normaliser normaliser_;
   const float decay_;
 };
 
 std::unique_ptr<EvidenceKind> Make(const PolicyNeeds& needs, const SessionOptions& /*options*/) {
-  if (!needs.evidence.nll) return nullptr;
-  return std::make_unique<LikelihoodEvidence>(needs.nll_decay);
+  if (needs.evidence.nll == Normaliser::kNone) return nullptr;
+  return std::make_unique<LikelihoodEvidence>(needs.evidence.nll, needs.nll_decay);
 }
 
 }  // namespace

@@ -112,16 +112,17 @@ void ChunkReader::End(const Chunk& chunk, const BatchItem& item, const float* hi
   SessionCore& core = parts_.core;
   Prediction& prediction = parts_.prediction;
   parts_.rewind.Note(core, chunk, item, prediction.has_logits());
-  std::span<const float> learnt;
-  if (nll != nullptr || parts_.evidence.demand().likelihoods) {
-    learnt = chunk.tokens == nullptr ? prediction.EmbeddingNll(chunk.n)
-                                     : prediction.TokenNll({chunk.tokens, static_cast<size_t>(chunk.n)}, hidden);
-  }
+  const auto likelihoods = [&](Normaliser normaliser) -> std::span<const float> {
+    if (normaliser == Normaliser::kNone) return {};
+    if (chunk.tokens == nullptr) return prediction.EmbeddingNll(chunk.n);
+    return prediction.TokenNll({chunk.tokens, static_cast<size_t>(chunk.n)}, hidden, normaliser);
+  };
+  // What the policy learns does not depend on whether a caller measures too.
   if (nll != nullptr) {
-    std::ranges::copy(learnt, nll);
+    std::ranges::copy(likelihoods(Normaliser::kExact), nll);
     if (!prediction.has_row()) nll[0] = 0;
   }
-  parts_.evidence.EndChunk(core, chunk, item, learnt);
+  parts_.evidence.EndChunk(core, chunk, item, likelihoods(parts_.evidence.demand().likelihoods));
   parts_.reads.End(item);
   prediction.Read(hidden + (chunk.n - 1) * core.model->config().n_embd);
 

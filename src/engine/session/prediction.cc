@@ -80,7 +80,8 @@ Status Prediction::MostLikely(std::span<int32_t> ids, std::span<float> values) {
   return backend_->status();
 }
 
-std::span<const float> Prediction::TokenNll(std::span<const int32_t> tokens, const float* hidden) {
+std::span<const float> Prediction::TokenNll(std::span<const int32_t> tokens, const float* hidden,
+                                            Normaliser normaliser) {
   // Row r predicts token r + 1; the first token of the chunk is predicted by the last row of the previous one.
   nll_.resize(tokens.size());
   if (!has_row_) {
@@ -89,11 +90,11 @@ std::span<const float> Prediction::TokenNll(std::span<const int32_t> tokens, con
     const float* const logits = HostLogits();
     nll_[0] = backend_->LogSumExp(logits, n_vocab_) - logits[tokens[0]];
   } else {
-    runner_->HeadNll(hidden_, tokens.data(), 1, nll_.data());
+    runner_->HeadNll(hidden_, tokens.data(), 1, normaliser, nll_.data());
   }
   if (tokens.size() > 1) {
     targets_.assign(tokens.begin() + 1, tokens.end());
-    runner_->HeadNll(hidden, targets_.data(), std::ssize(targets_), nll_.data() + 1);
+    runner_->HeadNll(hidden, targets_.data(), std::ssize(targets_), normaliser, nll_.data() + 1);
   }
   return nll_;
 }

@@ -39,7 +39,7 @@ class Prediction {
   // -log P of each row of a chunk, before Read() takes its last one. `hidden` is that of all rows, in memory of the
   // backend. Each token predicts the next. Nothing predicts embeddings: theirs is 0. If no row predicts the first row,
   // its value is +inf, or for a token the value passed to Clear(). Valid until the next call.
-  std::span<const float> TokenNll(std::span<const int32_t> tokens, const float* hidden);
+  std::span<const float> TokenNll(std::span<const int32_t> tokens, const float* hidden, Normaliser normaliser);
   std::span<const float> EmbeddingNll(int64_t n);
 
   bool has_row() const { return has_row_; }
