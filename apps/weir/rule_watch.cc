@@ -60,6 +60,11 @@ void AddRuleFlags(CLI::App& app, RuleFlags* flags) {
       ->needs(when)
       ->check(Between(-30.0, 30.0))
       ->capture_default_str();
+  AddMqttFlags(app, &flags->mqtt)->needs(when);
+  app.add_option("--mqtt-name", flags->mqtt_name, "what stands between TOPIC and a rule's name: one for every program")
+      ->needs("--mqtt")
+      ->capture_default_str()
+      ->type_name("NAME");
 }
 
 Result<std::vector<Rule>> ParseRules(const RuleFlags& flags) {
@@ -74,6 +79,9 @@ Result<std::vector<Rule>> ParseRules(const RuleFlags& flags) {
   }
   WEIR_RETURN_IF_ERROR(CheckTuning(tuning));
   WEIR_RETURN_IF_ERROR(ParseDuration("--then-limit", flags.then_limit).status());
+  if (!CheckRuleId(flags.mqtt_name).ok()) {
+    return InvalidArgument("--mqtt-name {}: 1 to 64 letters, digits, - and _ are possible", flags.mqtt_name);
+  }
   std::vector<Rule> out;
   for (const std::string& when : flags.when) {
     auto rule = ParseRule(when);
@@ -112,6 +120,14 @@ Result<std::unique_ptr<RuleWatch>> RuleWatch::Make(const RuleFlags& flags, std::
   if (!flags.then.empty()) {
     WEIR_ASSIGN_OR_RETURN(const int64_t limit_ms, ParseDuration("--then-limit", flags.then_limit));
     out->command_ = std::make_unique<EventCommand>(flags.then, limit_ms);
+  }
+  if (!flags.mqtt.address.empty()) {
+    WEIR_ASSIGN_OR_RETURN(const MqttOptions mqtt, ToMqtt(flags.mqtt));
+    WEIR_ASSIGN_OR_RETURN(out->mqtt_, MqttPublisher::Make(mqtt));
+    out->mqtt_name_ = flags.mqtt_name;
+    for (const RuleSet::Watched& watched : out->rules_.rules()) {
+      out->mqtt_->Watch(out->mqtt_name_, watched.rule.id, watched.rule.when(), false);
+    }
   }
   Print(stderr, "rules    {}, {} tokens read aside at every check\n", out->rules_.rules().size(),
         out->rules_.TokensOfACheck(conversation));
@@ -159,6 +175,7 @@ Status RuleWatch::Tell(const std::vector<RuleEvent>& events, const nlohmann::ord
       Print(stdout, "[{}] {} {}: {} (score {:.1f}, since {})\n", TimeText(event.t_ms), event.rule, state,
             Printable(event.when), event.score, TimeText(event.since_ms));
     }
+    if (mqtt_ != nullptr) mqtt_->Post(mqtt_name_, event.rule, event.began, JsonText(line));
     if (command_ == nullptr) continue;
     command_->Post({.name = fmt::format("event {}", event.id),
                     .environment = {{"WEIR_EVENT_ID", fmt::format("{}", event.id)},
@@ -174,6 +191,10 @@ Status RuleWatch::Tell(const std::vector<RuleEvent>& events, const nlohmann::ord
 
 void RuleWatch::End() {
   if (command_ != nullptr) command_->End();
+  if (mqtt_ == nullptr) return;
+  const std::string trouble = mqtt_->trouble();
+  mqtt_.reset();
+  if (!trouble.empty()) Print(stderr, "weir: warning: MQTT: {}\n", Printable(trouble));
 }
 
 nlohmann::ordered_json RuleWatch::Figures() const {
@@ -187,6 +208,10 @@ nlohmann::ordered_json RuleWatch::Figures() const {
   if (command_ != nullptr) {
     const EventCommand::Counters commands = command_->counters();
     out["commands"] = {{"run", commands.run}, {"failed", commands.failed}, {"dropped", commands.dropped}};
+  }
+  if (mqtt_ != nullptr) {
+    const MqttPublisher::Counters messages = mqtt_->counters();
+    out["mqtt"] = {{"published", messages.published}, {"waiting", messages.waiting}, {"dropped", messages.dropped}};
   }
   return out;
 }

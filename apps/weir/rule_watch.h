@@ -11,6 +11,7 @@
 #include "chat/conversation.h"
 #include "common.h"
 #include "event_command.h"
+#include "mqtt_flags.h"
 #include "rules/rule_set.h"
 
 namespace weir::app {
@@ -23,6 +24,8 @@ struct RuleFlags {
   std::string then, cooldown, then_limit = "30s";
   int check = 0;        // 0: a default of the kind of stream
   bool scores = false;  // a line for every check
+  MqttFlags mqtt;
+  std::string mqtt_name = "watch";  // in the place of a session
   RuleTuning tuning;
 };
 // --when; and all flags.
@@ -49,7 +52,7 @@ class RuleWatch {
   Status Check(const Conversation& conversation, int64_t t_ms, const nlohmann::ordered_json& more = {});
   // The same as at the last check, n times: nothing was read since.
   Status Repeat(int64_t n, int64_t t_ms);
-  // Waits for commands that still run.
+  // Waits for commands that still run, and for what is not published yet.
   void End();
 
   // For reports: checks, tokens read aside, milliseconds, commands.
@@ -66,6 +69,8 @@ class RuleWatch {
   RuleSet rules_;
   const bool json_, scores_;
   int64_t n_events_ = 0;
+  std::string mqtt_name_;
+  std::unique_ptr<MqttPublisher> mqtt_;    // nullptr: no broker
   std::unique_ptr<EventCommand> command_;  // nullptr: none
 };
 

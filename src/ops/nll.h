@@ -19,9 +19,9 @@ namespace weir {
 enum class Normaliser {
   kNone,  // no likelihoods
   // An estimate: frequent tokens, which have the low ids, count once each, and a sample of the others many times; the
-  // target is always exact. It takes a seventh of the work. Over novels and source text the error of nll had a root mean
-  // square of 0.22 nats beside a standard deviation of 3.1, and 97 of the 100 most surprising tokens of 400 are the same.
-  // A backend may form the exact sum instead, where that takes little time.
+  // target is always exact. It takes a seventh of the work. Over novels and source text the error of nll had a root
+  // mean square of 0.22 nats beside a standard deviation of 3.1, and 97 of the 100 most surprising tokens of 400 are
+  // the same. A backend may form the exact sum instead, where that takes little time.
   kSampled,
   kExact,
 };
@@ -39,8 +39,8 @@ class NllTiles {
     n_first_tiles_ = (n_first_ + kSize - 1) / kSize;
     n_tiles_ = n_first_tiles_ + (n_vocab_ - n_first_) / kSize / kEvery;
     if (n_tiles_ > n_first_tiles_) {
-      log_weight_ = std::log(static_cast<float>(n_vocab_ - n_first_) /
-                             static_cast<float>((n_tiles_ - n_first_tiles_) * kSize));
+      log_weight_ =
+          std::log(static_cast<float>(n_vocab_ - n_first_) / static_cast<float>((n_tiles_ - n_first_tiles_) * kSize));
     }
   }
   int64_t n_tiles() const { return n_tiles_; }
@@ -61,13 +61,13 @@ class NllTiles {
 struct NllArgs {
   const float* x = nullptr;  // [n_rows, n_in], contiguous: hidden states after the final norm
   int64_t n_rows = 0, n_in = 0;
-  const Matrix* head = nullptr;     // [n_vocab, n_in]
-  const float* bias = nullptr;      // [n_vocab] or nullptr
-  float softcap = 0;                // > 0: z = softcap * tanh(z / softcap)
-  const int32_t* target = nullptr;  // [n_rows]; -1 = none, then nll[r] is 0. REQUIRES: < n_vocab
+  const Matrix* head = nullptr;                // [n_vocab, n_in]
+  const float* bias = nullptr;                 // [n_vocab] or nullptr
+  float softcap = 0;                           // > 0: z = softcap * tanh(z / softcap)
+  const int32_t* target = nullptr;             // [n_rows]; -1 = none, then nll[r] is 0. REQUIRES: < n_vocab
   Normaliser normaliser = Normaliser::kExact;  // REQUIRES: not kNone
-  float* nll = nullptr;             // [n_rows]
-  void* scratch = nullptr;          // Backend::NllScratchBytes(n_rows, n_in) bytes, 64-byte aligned
+  float* nll = nullptr;                        // [n_rows]
+  void* scratch = nullptr;                     // Backend::NllScratchBytes(n_rows, n_in) bytes, 64-byte aligned
 };
 
 namespace ref {

@@ -10,9 +10,10 @@
 namespace weir {
 
 constexpr PolicyOptionInfo NllOption(const char* fallback) {
-  return TextOption("nll", fallback,
-                    "a token's surprise: exact, or sampled, estimated from a seventh of the vocabulary, which is faster",
-                    "sampled|exact");
+  return TextOption(
+      "nll", fallback,
+      "a token's surprise: exact, or sampled, estimated from a seventh of the vocabulary, which is faster",
+      "sampled|exact");
 }
 
 inline Normaliser NormaliserOf(std::string_view word) {

@@ -34,7 +34,10 @@ class CallJob : public SessionJob {
       result_ = NoSuchSession(id_);
     } else if (kind_ == Kind::kDelete) {
       result_ = closing_ == nullptr ? NoSuchSession(id_) : Status();
-      if (closing_ != nullptr) host_.sessions().Erase(id_);
+      if (closing_ != nullptr) {
+        if (host_.mqtt() != nullptr) host_.mqtt()->Forget(id_, "");
+        host_.sessions().Erase(id_);
+      }
     } else {
       result_ = fn_(stream_);
     }

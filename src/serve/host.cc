@@ -95,6 +95,9 @@ Status Host::MakeRooms(const StepBatch::Shape& batch, JointStep joint_step) {
   if (!options_.webhooks.targets.empty()) {
     WEIR_ASSIGN_OR_RETURN(webhooks_, WebhookSender::Make(options_.webhooks));
   }
+  if (!options_.mqtt.address.empty()) {
+    WEIR_ASSIGN_OR_RETURN(mqtt_, MqttPublisher::Make(options_.mqtt));
+  }
   admission_.emplace(model_, chat(), options_, vision_.get(), ledger_);
   Scheduler::JointStep joint;
   if (joint_step != nullptr && options_.max_together > 1) {
@@ -122,7 +125,10 @@ Result<StreamSession*> Host::Create(const SessionOptions& options, int n_waiting
   }
   if (sessions_.Has(id)) return InvalidArgument("session '{}' already exists", id);
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<StreamSession> stream, admission_->Make(options, n_waiting, std::move(id)));
-  if (stream->rules != nullptr) stream->rules->webhooks = webhooks_.get();
+  if (stream->rules != nullptr) {
+    stream->rules->webhooks = webhooks_.get();
+    stream->rules->mqtt = mqtt_.get();
+  }
   return sessions_.Add(std::move(stream));
 }
 
@@ -159,6 +165,13 @@ Gauges Host::ReadGauges() const {
     out.webhooks_delivered = webhooks.delivered;
     out.webhooks_failed = webhooks.failed;
     out.webhooks_dropped = webhooks.dropped;
+  }
+  if (mqtt_ != nullptr) {
+    const MqttPublisher::Counters mqtt = mqtt_->counters();
+    out.mqtt_connected = mqtt.connected;
+    out.mqtt_waiting = mqtt.waiting;
+    out.mqtt_published = mqtt.published;
+    out.mqtt_dropped = mqtt.dropped;
   }
   out.jobs_running = scheduler_->n_running();
   out.jobs_waiting = scheduler_->n_waiting();

@@ -24,6 +24,7 @@
 #include "serve/answer_pots.h"
 #include "serve/host_options.h"
 #include "serve/metrics.h"
+#include "serve/mqtt_publisher.h"
 #include "serve/recall_store.h"
 #include "serve/scheduler.h"
 #include "serve/session_table.h"
@@ -70,6 +71,8 @@ class Host {
   FormStore& forms() const { return *forms_; }
   // nullptr where the server sends none.
   WebhookSender* webhooks() const { return webhooks_.get(); }
+  // nullptr without a broker.
+  MqttPublisher* mqtt() const { return mqtt_.get(); }
   // nullptr without an encoder.
   SharedVision* vision() const { return vision_.get(); }
 
@@ -106,6 +109,7 @@ class Host {
   std::unique_ptr<StepBatch> batch_;
   std::optional<Admission> admission_;
   std::unique_ptr<WebhookSender> webhooks_;
+  std::unique_ptr<MqttPublisher> mqtt_;
   std::unique_ptr<RecallStore> recall_;
   AnswerPots pots_;
   SessionTable sessions_;

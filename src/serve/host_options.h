@@ -11,6 +11,7 @@
 #include "prune/pruner.h"
 #include "recall/stream_recall.h"
 #include "serve/decode_lanes.h"
+#include "serve/mqtt_publisher.h"
 #include "serve/webhook_sender.h"
 
 namespace weir {
@@ -34,6 +35,7 @@ struct HostOptions {
   std::string node;        // part of every session's id: the server that created it. Letters, digits
   int frames_waiting = 4;  // of a session's live video, if its request does not say
   WebhookOptions webhooks;
+  MqttOptions mqtt;
 };
 
 }  // namespace weir

@@ -42,7 +42,10 @@ void IdleSweeper::Sweep() {
       return Status();
     }
     host_.metrics().CountExpired();
-    if (!handover_.enabled()) host_.threads().Forget(stream->id);
+    if (!handover_.enabled()) {
+      host_.threads().Forget(stream->id);
+      if (host_.mqtt() != nullptr) host_.mqtt()->Forget(stream->id, "");
+    }
     host_.sessions().Erase(stream->id);
     return Status();
   };

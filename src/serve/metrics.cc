@@ -96,6 +96,10 @@ std::string Metrics::Text(const Gauges& gauges) const {
        gauges.webhooks_failed, &out);
   Line("weir_webhooks_dropped_total", "counter", "Events that were refused, became too old, or did not fit.",
        gauges.webhooks_dropped, &out);
+  Line("weir_mqtt_connected", "gauge", "1 with a connection to the MQTT broker.", gauges.mqtt_connected, &out);
+  Line("weir_mqtt_waiting", "gauge", "Messages that the broker has not confirmed.", gauges.mqtt_waiting, &out);
+  Line("weir_mqtt_published_total", "counter", "Messages that it has.", gauges.mqtt_published, &out);
+  Line("weir_mqtt_dropped_total", "counter", "Events that did not fit.", gauges.mqtt_dropped, &out);
   Line("weir_joint_forwards_total", "counter", "Forward passes that several answers shared.", gauges.joint_forwards,
        &out);
   Line("weir_joint_tokens_total", "counter", "Tokens of answers read in joint forward passes.", gauges.joint_tokens,

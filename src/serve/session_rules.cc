@@ -18,6 +18,7 @@ bool SessionRules::Check(const std::string& id, Session& session, const Conversa
     json["session"] = id;
     const std::string text = JsonText(json);
     events->Push(event.id, event.began ? "began" : "ended", text);
+    if (mqtt != nullptr) mqtt->Post(id, event.rule, event.began, text);
     const auto watched =
         std::ranges::find_if(set.rules(), [&](const RuleSet::Watched& other) { return other.rule.id == event.rule; });
     if (watched == set.rules().end() || watched->rule.webhook.empty()) continue;
@@ -27,6 +28,10 @@ bool SessionRules::Check(const std::string& id, Session& session, const Conversa
     if (!sent.ok()) trouble = sent.message();
   }
   return !done.ok() || *done;
+}
+
+void SessionRules::Tell(const std::string& id, const RuleSet::Watched& watched) const {
+  if (mqtt != nullptr) mqtt->Watch(id, watched.rule.id, watched.rule.when(), watched.tracker.holds());
 }
 
 Json SessionRules::Save(const std::vector<WebhookQueue::Event>& leaving) const {

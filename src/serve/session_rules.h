@@ -8,6 +8,7 @@
 
 #include "rules/rule_set.h"
 #include "serve/event_ring.h"
+#include "serve/mqtt_publisher.h"
 #include "serve/webhook_sender.h"
 
 namespace weir {
@@ -25,6 +26,9 @@ struct SessionRules {
   bool Check(const std::string& id, Session& session, const Conversation& conversation, int64_t t_ms,
              RuleSet::Part* part);
 
+  // A rule of session `id` came: those who watch all rules (`mqtt`) learn of it.
+  void Tell(const std::string& id, const RuleSet::Watched& watched) const;
+
   // For a snapshot. Restore() REQUIRES a session that was made with the snapshot's room; kInvalidArgument for anything
   // that Save() did not write. `leaving`: webhooks that wait and move with the session; Restore() appends them to
   // *came.
@@ -35,6 +39,7 @@ struct SessionRules {
   RuleSet set;
   const std::shared_ptr<EventRing> events = std::make_shared<EventRing>();
   WebhookSender* webhooks = nullptr;  // of the server; nullptr: it sends none
+  MqttPublisher* mqtt = nullptr;      // of the server; nullptr: it has no broker
   std::string trouble;                // of the last check; empty: none
 };
 

@@ -111,6 +111,9 @@ Result<StreamSession*> ReadSnapshot(Host& host, SnapshotReader& snapshot, const 
   if (host.webhooks() != nullptr && !came.empty()) {
     if (const Status taken = host.webhooks()->Resume(came); !taken.ok()) stream->rules->trouble = taken.message();
   }
+  if (stream->rules != nullptr) {
+    for (const RuleSet::Watched& watched : stream->rules->set.rules()) stream->rules->Tell(stream->id, watched);
+  }
   stream->conversation = std::move(talk);
   if (note.recall) host.recall().GoOn(*note.recall, !id.empty(), stream);
   return stream;

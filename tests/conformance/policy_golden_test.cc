@@ -83,7 +83,8 @@ struct Group {
       return out;
     };
     // The likelihoods of sirllm's cases are its scores: decay is already in them.
-    if (needs.evidence.nll != Normaliser::kNone) nll = floats(c["policy"] == "sirllm" ? step["scores"][group] : stored["nll"]);
+    if (needs.evidence.nll != Normaliser::kNone)
+      nll = floats(c["policy"] == "sirllm" ? step["scores"][group] : stored["nll"]);
     if (needs.evidence.scores()) scores = floats(step["scores"][group]);
     if (needs.evidence.recent_frames > 0) novelty = floats(step["novelty"][group]);
     if (step.contains("visual")) visual = floats(step["visual"][group]);

@@ -18,6 +18,7 @@
 #include "answer.h"
 #include "commands/command.h"
 #include "common.h"
+#include "mqtt_flags.h"
 #include "print.h"
 #include "recall_flags.h"
 #include "serve/origin.h"
@@ -35,6 +36,7 @@ struct ServeFlags {
   std::string mmproj, prune, node;
   std::vector<std::string> origins, webhooks;
   std::string webhook_secret_file, webhook_queue;
+  MqttFlags mqtt;
   bool hand_over = false, cache_prompt = true;
   int drain = 30, session_idle = 0;
   DecodeOptions decode;
@@ -156,6 +158,7 @@ Result<ServerOptions> ToOptions(const ModelFlags& model_flags, const PotFlags& p
     }
     WEIR_ASSIGN_OR_RETURN(out.host.webhooks.secret, ReadTextFile(flags.webhook_secret_file, 1 << 12));
   }
+  WEIR_ASSIGN_OR_RETURN(out.host.mqtt, ToMqtt(flags.mqtt));
   out.origins = flags.origins;
   if (out.api_keys.empty() && std::find(out.origins.begin(), out.origins.end(), "*") != out.origins.end()) {
     return InvalidArgument("--allow-origin '*' lets every web page use this server, so it needs --api-key");
@@ -227,6 +230,7 @@ Status Serve(const ModelFlags& model_flags, const PotFlags& pot_flags, const Ser
           host.options().webhooks.queue.empty() ? std::string("which end with the server")
                                                 : "in " + Printable(host.options().webhooks.queue));
   }
+  if (host.mqtt() != nullptr) Print(stderr, "mqtt     events go to {}\n", Printable(host.options().mqtt.address));
   Print(stderr, "sampling {}; requests may override it\n", SamplingText(flags.sampling));
   if (open && flags.host != "127.0.0.1" && flags.host != "localhost" && flags.host != "::1") {
     Print(stderr, "weir: warning: anyone who can reach {} can use this server; require a key with --api-key\n",
@@ -423,6 +427,7 @@ Action AddServe(CLI::App& sub) {
       ->check(NotEmpty())
       ->type_name("SIZE");
   AddWebhookFlags(sub, flags.get());
+  AddMqttFlags(sub, &flags->mqtt);
   AddVisionFlags(sub, flags.get());
   return [=] {
     InstallStopHandler();

@@ -25,7 +25,7 @@ namespace weir::cpu {
 // The vocabulary is divided into at most this many chunks; a task is one chunk for one block of rows. The number is
 // fixed because the order of summation depends on it.
 inline constexpr int64_t kNllChunks = 32;
-inline constexpr int64_t kNllRows = 48;   // rows of a task
+inline constexpr int64_t kNllRows = 48;  // rows of a task
 inline constexpr int64_t kNllCols = NllTiles::kSize;
 static_assert(kNllCols % kPanel == 0);
 

@@ -87,8 +87,9 @@ TEST(CpuHeadNll, SampledNormaliserEqualsReference) {
   const NllTiles tiles(n_vocab, Normaliser::kSampled);
   const int64_t tile = tiles.first_id(tiles.n_tiles() - 1);
   ASSERT_TRUE(tiles.sampled(tile));
-  const std::vector<int32_t> target = {3, static_cast<int32_t>(tile), static_cast<int32_t>(tile - 5),
-                                       static_cast<int32_t>(n_vocab - 1), -1, static_cast<int32_t>(tile + 17)};
+  const std::vector<int32_t> target = {
+      3,  static_cast<int32_t>(tile),     static_cast<int32_t>(tile - 5), static_cast<int32_t>(n_vocab - 1),
+      -1, static_cast<int32_t>(tile + 17)};
   const int64_t n_rows = std::ssize(target);
   for (const DType type : {DType::kF32, DType::kQ4_1}) {
     const Weights weights = Weights::Random(rng, type, n_vocab, n_in);

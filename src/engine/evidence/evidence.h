@@ -28,10 +28,10 @@ namespace weir {
 
 // What a kind needs from its session.
 struct EvidenceDemand {
-  SlotFloats floats;         // to be stored with the pot's slots
-  bool attention = false;    // rows vote: forward passes carry evidence calls (RunnerShape::statistics)
+  SlotFloats floats;       // to be stored with the pot's slots
+  bool attention = false;  // rows vote: forward passes carry evidence calls (RunnerShape::statistics)
   Normaliser likelihoods = Normaliser::kNone;  // -log P of every token read (RunnerShape::nll)
-  int32_t probe_slots = 0;   // slots of the pot kept free for rows that are read and removed again
+  int32_t probe_slots = 0;                     // slots of the pot kept free for rows that are read and removed again
 };
 
 class EvidenceKind {

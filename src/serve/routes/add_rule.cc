@@ -34,7 +34,9 @@ void Handle(const Call& call, httplib::Response& response) {
         if (stream.kept_frames != nullptr) WEIR_RETURN_IF_ERROR(CheckFramesForRules(*stream.kept_frames));
         WEIR_RETURN_IF_ERROR(
             stream.rules->set.Add(*std::move(rule), stream.conversation, AsideRoom(stream.session->plan())).status());
-        out = RuleJson(stream.rules->set.rules().back());
+        const RuleSet::Watched& watched = stream.rules->set.rules().back();
+        stream.rules->Tell(stream.id, watched);
+        out = RuleJson(watched);
         return Status();
       },
       ClientWaits);

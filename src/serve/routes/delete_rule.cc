@@ -15,7 +15,9 @@ void Handle(const Call& call, httplib::Response& response) {
       call.host, call.arguments[0],
       [&](StreamSession& stream) -> Status {
         const bool removed = stream.rules != nullptr && stream.rules->set.Remove(rule);
-        return removed ? Status() : NotFound("the session has no rule '{}'", rule);
+        if (!removed) return NotFound("the session has no rule '{}'", rule);
+        if (call.host.mqtt() != nullptr) call.host.mqtt()->Forget(stream.id, rule);
+        return Status();
       },
       ClientWaits);
   if (!status.ok()) return SendError(status, response);

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// --mqtt and what belongs to it, for programs with rules.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "serve/mqtt_publisher.h"
+
+namespace weir::app {
+
+struct MqttFlags {
+  std::string address, password_file, ca_file, discovery = MqttOptions().discovery;
+};
+CLI::Option* AddMqttFlags(CLI::App& app, MqttFlags* flags);
+
+// With an empty address if there is no --mqtt. Errors of reading the password's file.
+Result<MqttOptions> ToMqtt(const MqttFlags& flags);
+
+}  // namespace weir::app

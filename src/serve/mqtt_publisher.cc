@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "serve/mqtt_publisher.h"
+
+#include "serve/mqtt_address.h"
+
+#ifdef WEIR_MQTT
+
+#include <mosquitto.h>
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <random>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "io/json.h"
+
+namespace weir {
+namespace {
+
+constexpr int kQos = 1;
+constexpr int kKeepAliveSeconds = 30;
+constexpr std::chrono::seconds kFirstDelay{1}, kLongestDelay{60};  // between attempts to connect
+constexpr std::chrono::seconds kAnswerWithin{5};
+constexpr int kLoopMs = 250;                                        // how soon the end is noticed
+constexpr int kMostUnderWay = 20;                               // messages that the broker has not confirmed
+constexpr std::chrono::seconds kFarewell{2};                    // at the end
+
+struct Message {
+  std::string topic, payload;
+  bool retain = false;
+  bool event = false;  // may be dropped where there are too many
+  size_t bytes() const { return topic.size() + payload.size(); }
+};
+
+void InitLibrary() {
+  static const int kOnce = mosquitto_lib_init();
+  (void)kOnce;
+}
+
+class Mosquitto : public MqttPublisher {
+ public:
+  Mosquitto(MqttAddress address, std::string discovery)
+      : address_(std::move(address)), discovery_(std::move(discovery)) {
+    InitLibrary();
+    std::random_device random;
+    client_ = mosquitto_new(fmt::format("weir-{:08x}", random()).c_str(), true, this);
+  }
+
+  ~Mosquitto() override {
+    if (thread_.joinable()) {
+      Enqueue({StatusTopic(), "offline", true});
+      {
+        std::unique_lock<std::mutex> lock(mutex_);
+        changed_.wait_for(lock, kFarewell, [&] { return !connected_ || (queue_.empty() && n_under_way_ == 0); });
+        stop_ = true;
+      }
+      changed_.notify_all();
+      mosquitto_disconnect(client_);
+      thread_.join();
+    }
+    mosquitto_destroy(client_);
+  }
+
+  Status Start(const MqttOptions& options) {
+    if (client_ == nullptr) return IoError("no memory for an MQTT client");
+    mosquitto_connect_callback_set(client_, [](mosquitto*, void* self, int code) { Of(self).Connected(code); });
+    mosquitto_publish_callback_set(client_, [](mosquitto*, void* self, int) { Of(self).Published(); });
+    mosquitto_log_callback_set(client_, [](mosquitto*, void* self, int level, const char* text) {
+      if (level == MOSQ_LOG_ERR) Of(self).Tell(text);
+    });
+    mosquitto_threaded_set(client_, true);
+    mosquitto_max_inflight_messages_set(client_, kMostUnderWay);
+    const std::string status = StatusTopic(), gone = "offline";
+    mosquitto_will_set(client_, status.c_str(), static_cast<int>(gone.size()), gone.data(), kQos, true);
+    if (!address_.user.empty()) {
+      mosquitto_username_pw_set(client_, address_.user.c_str(),
+                                options.password.empty() ? nullptr : options.password.c_str());
+    }
+    if (address_.tls) {
+      int code = MOSQ_ERR_SUCCESS;
+      if (options.ca_file.empty()) {
+        code = mosquitto_int_option(client_, MOSQ_OPT_TLS_USE_OS_CERTS, 1);
+      } else {
+        code = mosquitto_tls_set(client_, options.ca_file.c_str(), nullptr, nullptr, nullptr, nullptr);
+      }
+      if (code != MOSQ_ERR_SUCCESS) {
+        return InvalidArgument("the certificates of '{}' cannot be used: {}", options.ca_file,
+                               mosquitto_strerror(code));
+      }
+    }
+    thread_ = std::thread([this] { Run(); });
+    return Status();
+  }
+
+  void Watch(const std::string& session, const std::string& rule, const std::string& when, bool holds) override {
+    if (!discovery_.empty()) Retain(SensorTopic(session, rule), Sensor(session, rule, when));
+    Retain(RuleTopic(session, rule, "state"), holds ? "ON" : "OFF");
+  }
+
+  void Forget(const std::string& session, const std::string& rule) override {
+    const std::string sensor = SensorTopic(session, rule), state = RuleTopic(session, rule, rule.empty() ? "" : "state");
+    std::vector<std::string> gone;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      for (auto it = retained_.begin(); it != retained_.end();) {
+        const bool match = rule.empty() ? it->first.starts_with(sensor) || it->first.starts_with(state)
+                                        : it->first == sensor || it->first == state;
+        if (!match) {
+          ++it;
+          continue;
+        }
+        gone.push_back(it->first);
+        it = retained_.erase(it);
+      }
+    }
+    for (std::string& topic : gone) Enqueue({std::move(topic), "", true});  // an empty one ends what is retained
+  }
+
+  void Post(const std::string& session, const std::string& rule, bool began, std::string json) override {
+    Enqueue({RuleTopic(session, rule, "event"), std::move(json), false, true});
+    Retain(RuleTopic(session, rule, "state"), began ? "ON" : "OFF");
+  }
+
+  Counters counters() const override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    Counters out = counters_;
+    out.connected = connected_;
+    out.waiting = std::ssize(queue_) + n_under_way_;
+    return out;
+  }
+
+  std::string trouble() const override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return trouble_;
+  }
+
+ private:
+  static Mosquitto& Of(void* self) { return *static_cast<Mosquitto*>(self); }
+
+  std::string StatusTopic() const { return address_.topic + "/status"; }
+  std::string RuleTopic(const std::string& session, const std::string& rule, const std::string& what) const {
+    return address_.topic + "/" + session + "/" + (rule.empty() ? "" : rule + "/" + what);
+  }
+  // A sensor's own name is one level.
+  std::string SensorName(const std::string& session, const std::string& rule) const {
+    std::string out = address_.topic + "_" + session + "_" + rule;
+    for (char& c : out) {
+      const bool fine = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-';
+      if (!fine) c = '_';
+    }
+    return out;
+  }
+  // Without a rule: what all sensors of the session begin with.
+  std::string SensorTopic(const std::string& session, const std::string& rule) const {
+    return discovery_ + "/binary_sensor/" + SensorName(session, rule) + (rule.empty() ? "" : "/config");
+  }
+  std::string Sensor(const std::string& session, const std::string& rule, const std::string& when) const {
+    return JsonText({{"name", when},
+                     {"unique_id", SensorName(session, rule)},
+                     {"state_topic", RuleTopic(session, rule, "state")},
+                     {"json_attributes_topic", RuleTopic(session, rule, "event")},
+                     {"availability_topic", StatusTopic()},
+                     {"device",
+                      {{"identifiers", Json::array({SensorName(session, "")})},
+                       {"name", "Weir " + session},
+                       {"manufacturer", "Weir"}}}});
+  }
+
+  void Retain(std::string topic, std::string payload) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      std::string& known = retained_[topic];
+      if (known == payload) return;
+      known = payload;
+      // It is published with everything that is retained once there is a connection.
+      if (!connected_) return;
+    }
+    Enqueue({std::move(topic), std::move(payload), true});
+  }
+
+  void Enqueue(Message message) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      if (message.event) {
+        n_event_bytes_ += message.bytes();
+        ++n_events_;
+      }
+      // Of what is retained the newest is enough: this bounds what waits for a slow broker.
+      if (message.retain) std::erase_if(queue_, [&](const Message& m) { return m.retain && m.topic == message.topic; });
+      queue_.push_back(std::move(message));
+      while (n_events_ > kMostEvents || (n_event_bytes_ > kMostBytes && n_events_ > 1)) {
+        const auto oldest = std::ranges::find_if(queue_, [](const Message& m) { return m.event; });
+        Removed(*oldest);
+        queue_.erase(oldest);
+        ++counters_.dropped;
+      }
+    }
+    Pump();
+  }
+  void Removed(const Message& message) {
+    if (!message.event) return;
+    n_event_bytes_ -= message.bytes();
+    --n_events_;
+  }
+
+  // Hands messages to the library while the broker confirms them. One thread at a time does it, so that their order
+  // stays; the lock is not held while the library has its own.
+  void Pump() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (pumping_) return;
+    pumping_ = true;
+    while (connected_ && !queue_.empty() && n_under_way_ < kMostUnderWay) {
+      Message message = std::move(queue_.front());
+      queue_.pop_front();
+      Removed(message);
+      ++n_under_way_;
+      lock.unlock();
+      const int code = mosquitto_publish(client_, nullptr, message.topic.c_str(),
+                                         static_cast<int>(message.payload.size()), message.payload.data(), kQos,
+                                         message.retain);
+      lock.lock();
+      if (code == MOSQ_ERR_SUCCESS) continue;
+      --n_under_way_;
+      if (message.event) ++counters_.dropped;
+      trouble_ = mosquitto_strerror(code);
+    }
+    pumping_ = false;
+    changed_.notify_all();
+  }
+
+  // The library's own loop ends for good at the first failure of TLS, which may be that of a broker that restarts; and
+  // its connections with TLS do not notice that nobody listens.
+  void Run() {
+    std::chrono::seconds delay = kFirstDelay;
+    std::unique_lock<std::mutex> lock(mutex_);
+    while (!stop_) {
+      lock.unlock();
+      error_.clear();
+      int code = mosquitto_connect_async(client_, address_.host.c_str(), address_.port, kKeepAliveSeconds);
+      const auto give_up = Clock::now() + kAnswerWithin;
+      while (code == MOSQ_ERR_SUCCESS && (IsConnected() || Clock::now() < give_up)) {
+        code = mosquitto_loop(client_, kLoopMs, 1);
+      }
+      const std::string why = !error_.empty()             ? error_
+                              : code == MOSQ_ERR_SUCCESS  ? "the broker does not answer"
+                                                          : mosquitto_strerror(code);
+      lock.lock();
+      if (connected_) delay = kFirstDelay;
+      if (connected_ || trouble_.empty() || !refused_) trouble_ = why;
+      connected_ = refused_ = false;
+      changed_.notify_all();
+      changed_.wait_for(lock, delay, [&] { return stop_; });
+      delay = std::min(2 * delay, kLongestDelay);
+    }
+  }
+
+  void Tell(const char* text) { error_ = text; }
+
+  bool IsConnected() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return connected_;
+  }
+
+  void Connected(int code) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      connected_ = code == 0;
+      refused_ = !connected_;
+      trouble_ = connected_ ? "" : mosquitto_connack_string(code);
+      if (!connected_) return;
+      std::erase_if(queue_, [&](const Message& m) { return m.retain && retained_.contains(m.topic); });
+      for (const auto& [topic, payload] : retained_) queue_.push_front({topic, payload, true});
+      queue_.push_front({StatusTopic(), "online", true});
+    }
+    Pump();
+  }
+
+  void Published() {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      --n_under_way_;
+      ++counters_.published;
+    }
+    Pump();
+  }
+
+  const MqttAddress address_;
+  const std::string discovery_;
+  mosquitto* client_ = nullptr;
+  std::string error_;  // the library's last one; of the thread alone
+  std::thread thread_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::string, std::string> retained_;  // by topic
+  std::deque<Message> queue_;
+  size_t n_events_ = 0, n_event_bytes_ = 0;  // in the queue
+  int n_under_way_ = 0;
+  bool connected_ = false, pumping_ = false, stop_ = false;
+  bool refused_ = false;  // by the broker, which is the reason to tell
+  Counters counters_;
+  std::string trouble_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<MqttPublisher>> MqttPublisher::Make(const MqttOptions& options) {
+  WEIR_ASSIGN_OR_RETURN(MqttAddress address, MqttAddress::Parse(options.address));
+  if (!options.password.empty() && address.user.empty()) {
+    return InvalidArgument("a password for MQTT needs a user: mqtt://USER@{}", address.host);
+  }
+  if (!options.ca_file.empty() && !address.tls) {
+    return InvalidArgument("certificates for MQTT need TLS: mqtts://{}", address.host);
+  }
+  if (options.discovery.find_first_of("+#$ ") != std::string::npos || options.discovery.size() > 200) {
+    return InvalidArgument("'{}' is no topic of Home Assistant's discovery", options.discovery.substr(0, 200));
+  }
+  auto out = std::make_unique<Mosquitto>(std::move(address), options.discovery);
+  WEIR_RETURN_IF_ERROR(out->Start(options));
+  return std::unique_ptr<MqttPublisher>(std::move(out));
+}
+
+}  // namespace weir
+
+#else
+
+namespace weir {
+
+Result<std::unique_ptr<MqttPublisher>> MqttPublisher::Make(const MqttOptions& options) {
+  WEIR_RETURN_IF_ERROR(MqttAddress::Parse(options.address).status());
+  return Unsupported("this build has no MQTT: libmosquitto was not there when it was made");
+}
+
+}  // namespace weir
+
+#endif
