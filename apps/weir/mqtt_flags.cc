@@ -7,9 +7,10 @@ namespace weir::app {
 
 CLI::Option* AddMqttFlags(CLI::App& app, MqttFlags* flags) {
   CLI::Option* const mqtt =
-      app.add_option("--mqtt", flags->address,
-                     "MQTT broker that events of rules are published to: mqtt://[USER@]HOST[:PORT][/TOPIC], or mqtts:// "
-                     "for TLS; Home Assistant finds every rule there as a sensor")
+      app.add_option(
+             "--mqtt", flags->address,
+             "MQTT broker that events of rules are published to: mqtt://[USER@]HOST[:PORT][/TOPIC], or mqtts:// "
+             "for TLS; Home Assistant finds every rule there as a sensor")
           ->check(NotEmpty())
           ->type_name("ADDRESS");
   app.add_option("--mqtt-password-file", flags->password_file, "file with the password of USER")
@@ -32,7 +33,8 @@ Result<MqttOptions> ToMqtt(const MqttFlags& flags) {
   MqttOptions out = {.address = flags.address, .ca_file = flags.ca_file, .discovery = flags.discovery};
   if (!flags.password_file.empty()) {
     WEIR_ASSIGN_OR_RETURN(out.password, ReadTextFile(flags.password_file, 1 << 12));
-    while (!out.password.empty() && (out.password.back() == '\n' || out.password.back() == '\r')) out.password.pop_back();
+    while (!out.password.empty() && (out.password.back() == '\n' || out.password.back() == '\r'))
+      out.password.pop_back();
   }
   return out;
 }

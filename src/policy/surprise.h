@@ -4,7 +4,6 @@
 
 #include <string_view>
 
-#include "ops/nll.h"
 #include "policy/policy.h"
 
 namespace weir {

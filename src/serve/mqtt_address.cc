@@ -8,8 +8,9 @@ namespace weir {
 
 Result<MqttAddress> MqttAddress::Parse(std::string_view text) {
   const auto wrong = [&](std::string_view what) {
-    return InvalidArgument("'{}' is no address of an MQTT broker ({}): expected mqtt://[USER@]HOST[:PORT][/TOPIC] or mqtts://",
-                           text.substr(0, 200), what);
+    return InvalidArgument(
+        "'{}' is no address of an MQTT broker ({}): expected mqtt://[USER@]HOST[:PORT][/TOPIC] or mqtts://",
+        text.substr(0, 200), what);
   };
   MqttAddress out;
   std::string_view rest = text;

@@ -30,9 +30,9 @@ constexpr int kQos = 1;
 constexpr int kKeepAliveSeconds = 30;
 constexpr std::chrono::seconds kFirstDelay{1}, kLongestDelay{60};  // between attempts to connect
 constexpr std::chrono::seconds kAnswerWithin{5};
-constexpr int kLoopMs = 250;                                        // how soon the end is noticed
-constexpr int kMostUnderWay = 20;                               // messages that the broker has not confirmed
-constexpr std::chrono::seconds kFarewell{2};                    // at the end
+constexpr int kLoopMs = 250;                  // how soon the end is noticed
+constexpr int kMostUnderWay = 20;             // messages that the broker has not confirmed
+constexpr std::chrono::seconds kFarewell{2};  // at the end
 
 struct Message {
   std::string topic, payload;
@@ -107,7 +107,8 @@ class Mosquitto : public MqttPublisher {
   }
 
   void Forget(const std::string& session, const std::string& rule) override {
-    const std::string sensor = SensorTopic(session, rule), state = RuleTopic(session, rule, rule.empty() ? "" : "state");
+    const std::string sensor = SensorTopic(session, rule),
+                      state = RuleTopic(session, rule, rule.empty() ? "" : "state");
     std::vector<std::string> gone;
     {
       const std::lock_guard<std::mutex> lock(mutex_);
@@ -224,9 +225,9 @@ class Mosquitto : public MqttPublisher {
       Removed(message);
       ++n_under_way_;
       lock.unlock();
-      const int code = mosquitto_publish(client_, nullptr, message.topic.c_str(),
-                                         static_cast<int>(message.payload.size()), message.payload.data(), kQos,
-                                         message.retain);
+      const int code =
+          mosquitto_publish(client_, nullptr, message.topic.c_str(), static_cast<int>(message.payload.size()),
+                            message.payload.data(), kQos, message.retain);
       lock.lock();
       if (code == MOSQ_ERR_SUCCESS) continue;
       --n_under_way_;
@@ -250,9 +251,9 @@ class Mosquitto : public MqttPublisher {
       while (code == MOSQ_ERR_SUCCESS && (IsConnected() || Clock::now() < give_up)) {
         code = mosquitto_loop(client_, kLoopMs, 1);
       }
-      const std::string why = !error_.empty()             ? error_
-                              : code == MOSQ_ERR_SUCCESS  ? "the broker does not answer"
-                                                          : mosquitto_strerror(code);
+      const std::string why = !error_.empty()            ? error_
+                              : code == MOSQ_ERR_SUCCESS ? "the broker does not answer"
+                                                         : mosquitto_strerror(code);
       lock.lock();
       if (connected_) delay = kFirstDelay;
       if (connected_ || trouble_.empty() || !refused_) trouble_ = why;

@@ -108,23 +108,19 @@ class Subscriber {
     mosquitto_lib_init();
     client_ = mosquitto_new(name, name == nullptr, this);
     if (!user.empty()) mosquitto_username_pw_set(client_, user.c_str(), password.c_str());
-    mosquitto_connect_callback_set(client_, [](mosquitto* client, void*, int) {
-      mosquitto_subscribe(client, nullptr, "#", 1);
-    });
-    mosquitto_subscribe_callback_set(client_, [](mosquitto*, void* self, int, int, const int*) {
-      static_cast<Subscriber*>(self)->ready_ = true;
-    });
+    mosquitto_connect_callback_set(client_,
+                                   [](mosquitto* client, void*, int) { mosquitto_subscribe(client, nullptr, "#", 1); });
+    mosquitto_subscribe_callback_set(
+        client_, [](mosquitto*, void* self, int, int, const int*) { static_cast<Subscriber*>(self)->ready_ = true; });
     mosquitto_message_callback_set(client_, [](mosquitto*, void* self, const mosquitto_message* message) {
       auto& me = *static_cast<Subscriber*>(self);
       const std::lock_guard<std::mutex> lock(me.mutex_);
-      me.seen_.push_back({message->topic,
-                          std::string(static_cast<const char*>(message->payload), message->payloadlen),
+      me.seen_.push_back({message->topic, std::string(static_cast<const char*>(message->payload), message->payloadlen),
                           message->retain});
     });
     mosquitto_reconnect_delay_set(client_, 1, 1, false);
-    EXPECT_TRUE(Within(std::chrono::seconds(20), [&] {
-      return mosquitto_connect(client_, "127.0.0.1", broker.port(), 30) == MOSQ_ERR_SUCCESS;
-    }));
+    EXPECT_TRUE(Within(std::chrono::seconds(20),
+                       [&] { return mosquitto_connect(client_, "127.0.0.1", broker.port(), 30) == MOSQ_ERR_SUCCESS; }));
     mosquitto_loop_start(client_);
     EXPECT_TRUE(Within(std::chrono::seconds(20), [&] { return ready_.load(); }));
   }
@@ -181,9 +177,10 @@ TEST(MqttAddress, ParsesWhatUsersWrite) {
   EXPECT_EQ(six->host, "::1");
   EXPECT_EQ(six->port, 1884);
   EXPECT_EQ(MqttAddress::Parse("mqtt://[::1]")->host, "::1");
-  for (const char* bad : {"", "broker", "http://broker", "mqtt://", "mqtt://@h", "mqtt://h:0", "mqtt://h:65536",
-                          "mqtt://h:12x", "mqtt://h/", "mqtt://h/a//b", "mqtt://h/a/", "mqtt://h/+", "mqtt://h/a#",
-                          "mqtt://h/$SYS", "mqtt://me:secret@h", "mqtt://h h", "mqtt://[::1", "mqtt://[]", "mqtt://:1883"}) {
+  for (const char* bad :
+       {"", "broker", "http://broker", "mqtt://", "mqtt://@h", "mqtt://h:0", "mqtt://h:65536", "mqtt://h:12x",
+        "mqtt://h/", "mqtt://h/a//b", "mqtt://h/a/", "mqtt://h/+", "mqtt://h/a#", "mqtt://h/$SYS", "mqtt://me:secret@h",
+        "mqtt://h h", "mqtt://[::1", "mqtt://[]", "mqtt://:1883"}) {
     const auto address = MqttAddress::Parse(bad);
     EXPECT_EQ(address.status().code(), StatusCode::kInvalidArgument) << bad;
     EXPECT_NE(address.status().message().find("mqtt://[USER@]HOST"), std::string::npos) << bad;
@@ -306,7 +303,8 @@ TEST_F(MqttTest, TlsTrustsTheGivenCertificateOnly) {
   const TempDir folder;
   const std::string key = folder.File("key"), certificate = folder.File("certificate");
   if (std::system(("openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=127.0.0.1 -addext "
-                   "subjectAltName=IP:127.0.0.1 -keyout " + key + " -out " + certificate + " 2>/dev/null")
+                   "subjectAltName=IP:127.0.0.1 -keyout " +
+                   key + " -out " + certificate + " 2>/dev/null")
                       .c_str()) != 0) {
     GTEST_SKIP() << "openssl is missing";
   }
@@ -345,13 +343,13 @@ TEST_F(MqttTest, TheServerPublishesEventsOfRules) {
   const std::string id = client.Create({{"rule_tokens", 96}});
   // The tiny model says nothing sensible: every rise of its odds is an event here.
   const HttpAnswer made = server.Post(kSessions + "/" + id + "/rules", {{"id", "man"},
-                                                                       {"when", "who came? => the man"},
-                                                                       {"on", 0.01},
-                                                                       {"off", 0},
-                                                                       {"least", -30},
-                                                                       {"begin", 1},
-                                                                       {"end", 1},
-                                                                       {"calibrate", 4}});
+                                                                        {"when", "who came? => the man"},
+                                                                        {"on", 0.01},
+                                                                        {"off", 0},
+                                                                        {"least", -30},
+                                                                        {"begin", 1},
+                                                                        {"end", 1},
+                                                                        {"calibrate", 4}});
   ASSERT_EQ(made.status, 201) << made.body;
   EXPECT_TRUE(subscriber.Sees("weir/" + id + "/man/state", "OFF"));
   for (int i = 0; i < 12; ++i) client.Append(id, i % 3 == 0 ? "the man came " : "the sea and the sea ");
