@@ -17,7 +17,7 @@ struct GuessFlags {
   int lookup = 0;
   std::string draft;  // a file; empty: no draft
   int draft_max = 7, draft_min = 0, draft_pot = 0;
-  float draft_sure = 0.6f;
+  float draft_sure = 0.3f;
 };
 // For commands that write answers; they guess from the text by default.
 void AddGuessFlags(CLI::App& app, GuessFlags* flags);

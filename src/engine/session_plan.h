@@ -32,7 +32,7 @@ struct DraftOptions {
   Model* model = nullptr;
   int32_t most = 7;       // guesses at once
   int32_t least = 0;      // fewer are not read
-  float sure = 0.6f;      // the draft goes on while it gives its likeliest token at least this probability
+  float sure = 0.3f;      // the draft goes on while it gives its likeliest token at least this probability
   int32_t pot_slots = 0;  // of the draft's own pot; 0: 1,024, or the context it was trained with
 };
 
