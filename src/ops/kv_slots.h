@@ -6,9 +6,9 @@
 // operations see only raw pointers.
 //
 // Types below 8 bits hold the vector's Hadamard transform (ops/hadamard.h), taken after its rotation if it has one.
-// Keys and values have a few elements that are much larger than the others; spread over a block they cost less than
-// half of the error. Whatever reads such a slot inverts the transform, LoadSlot() included; sums of values are inverted
-// once, as sums.
+// Keys and values have a few elements that are much larger than the others; spread over a block they do not set its
+// scale alone. Whatever reads such a slot inverts the transform, LoadSlot() included; sums of values are inverted once,
+// as sums.
 #pragma once
 
 #include <algorithm>
