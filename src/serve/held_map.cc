@@ -17,23 +17,22 @@ int64_t Shared(int64_t begin, int64_t end, const SeqRange& range) {
   return std::max<int64_t>(0, std::min(end, range.end) - std::max(begin, range.begin));
 }
 
-// What the archive has of the stream, in one piece.
-SeqRange Archived(const StreamSession& stream) {
+}  // namespace
+
+SeqRange ArchivedRange(const StreamSession& stream) {
   if (stream.recall == nullptr || stream.recall->stream == nullptr) return {};
   const Archive& archive = stream.recall->stream->archive();
   // The newest words are about to be written.
   return {archive.seq_begin(), archive.state().ok() ? stream.session->n_seen() : archive.seq_end()};
 }
 
-}  // namespace
-
-StreamStates StatesOf(const StreamSession& stream, int64_t per_part) {
-  const int64_t n_seen = stream.session->n_seen();
-  const size_t n = static_cast<size_t>((n_seen + per_part - 1) / per_part);
+StreamStates StatesOf(const StreamSession& stream, SeqRange range, int64_t per_part) {
+  const size_t n = static_cast<size_t>((range.end - range.begin + per_part - 1) / per_part);
   StreamStates out = {std::vector<int64_t>(n), std::vector<int64_t>(n), std::vector<int64_t>(n)};
-  const SeqRange archived = Archived(stream);
+  const SeqRange archived = ArchivedRange(stream);
   for (size_t part = 0; part < n; ++part) {
-    const int64_t begin = static_cast<int64_t>(part) * per_part, end = std::min(begin + per_part, n_seen);
+    const int64_t begin = range.begin + static_cast<int64_t>(part) * per_part;
+    const int64_t end = std::min(begin + per_part, range.end);
     out.on_disk[part] = Shared(begin, end, archived);
     out.gone[part] = end - begin - out.on_disk[part];
     for (const SeqRange& gap : stream.session->gaps()) {
@@ -48,7 +47,8 @@ StreamStates StatesOf(const StreamSession& stream, int64_t per_part) {
       for (size_t i = 0; i < of_one.size(); ++i) {
         for (uint64_t word = of_one[i]; word != 0; word &= word - 1) {
           const int64_t seq = first + static_cast<int64_t>(i) * 64 + std::countr_zero(word);
-          const size_t part = static_cast<size_t>(seq / per_part);
+          if (seq < range.begin || seq >= range.end) continue;
+          const size_t part = static_cast<size_t>((seq - range.begin) / per_part);
           const bool on_disk = seq >= archived.begin && seq < archived.end;
           --(on_disk ? out.on_disk : out.gone)[part];
           ++out.held[part];
@@ -59,13 +59,15 @@ StreamStates StatesOf(const StreamSession& stream, int64_t per_part) {
   return out;
 }
 
-Json HeldMap(const StreamSession& stream, int64_t n_bins) {
+Json HeldMap(const StreamSession& stream, SeqRange range, int64_t n_bins) {
   const Session& session = *stream.session;
   const Pot& pot = session.pot();
   const PotShape& shape = pot.shape();
   const SessionCounters counters = session.counters();
-  const int64_t per_bin = std::max<int64_t>(1, (counters.seen + n_bins - 1) / n_bins);
-  const size_t bins = static_cast<size_t>((counters.seen + per_bin - 1) / per_bin);
+  range = {std::min(range.begin, counters.seen), std::min(range.end, counters.seen)};
+  const int64_t n_tokens = range.end - range.begin;
+  const int64_t per_bin = std::max<int64_t>(1, (n_tokens + n_bins - 1) / n_bins);
+  const size_t bins = static_cast<size_t>((n_tokens + per_bin - 1) / per_bin);
   const size_t rows = shape.granularity == Granularity::kGlobal ? 1 : static_cast<size_t>(shape.n_layers);
   constexpr size_t n_kinds = kNumModalities;
   // [modality][row][bin]
@@ -76,9 +78,10 @@ Json HeldMap(const StreamSession& stream, int64_t n_bins) {
     const size_t row = static_cast<size_t>(layer);
     const int32_t heads = shape.granularity == Granularity::kPerHead ? shape.n_kv_heads_of(layer) : 1;
     for (const SlotMeta& slot : pot.meta(group)) {
+      if (slot.seq < range.begin || slot.seq >= range.end) continue;
       const size_t modality = static_cast<size_t>(slot.modality);
       any[modality] = true;
-      counts[(modality * rows + row) * bins + static_cast<size_t>(slot.seq / per_bin)] += 1.0 / heads;
+      counts[(modality * rows + row) * bins + static_cast<size_t>((slot.seq - range.begin) / per_bin)] += 1.0 / heads;
     }
   }
   Json held = Json::object();
@@ -93,11 +96,13 @@ Json HeldMap(const StreamSession& stream, int64_t n_bins) {
       list.push_back(std::move(numbers));
     }
   }
-  const StreamStates states = StatesOf(stream, per_bin);
+  const StreamStates states = StatesOf(stream, range, per_bin);
   return {{"object", "held"},
           {"seen", counters.seen},
           {"kept", counters.kept},
           {"dropped", counters.dropped},
+          {"from", range.begin},
+          {"to", range.end},
           {"layers", rows},
           {"bins", bins},
           {"tokens_per_bin", per_bin},

@@ -1,12 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page that `weir serve` shows at /: one HTML document that loads nothing else. The build assembles it from
-// src/serve/page.
+// The page that `weir serve` shows at /: the files of src/serve/page, which the build writes into the program. They
+// load each other and nothing else.
 #pragma once
 
+#include <span>
 #include <string_view>
 
 namespace weir {
 
-extern const std::string_view kPage;
+struct PageFile {
+  std::string_view name;  // as in the folder: "index.html"
+  const char* type;       // its media type
+  std::string_view body;
+};
+
+// In the order of their names.
+std::span<const PageFile> PageFiles();
 
 }  // namespace weir

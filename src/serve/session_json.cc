@@ -56,7 +56,7 @@ Json SessionJson(const StreamSession& stream) {
               {"selections", counters.selections},
               {"modalities", ModalitiesJson(counters, HeldSpans(session.pot()))},
               {"t_ms", stream.t_ms}};
-  const StreamStates states = StatesOf(stream, std::max<int64_t>(1, counters.seen));
+  const StreamStates states = StatesOf(stream, {0, counters.seen}, std::max<int64_t>(1, counters.seen));
   const auto only = [](const std::vector<int64_t>& counts) { return counts.empty() ? 0 : counts[0]; };
   out["states"] = {{"held", only(states.held)}, {"on_disk", only(states.on_disk)}, {"gone", only(states.gone)}};
   if (stream.recall != nullptr) out["recall"] = RecallJson(stream);

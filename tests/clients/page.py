@@ -1,132 +1,54 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The page of `weir serve` in a real headless Chromium.
+"""The page of `weir serve` in a real headless Chromium: the key, an answer, a long text, the map, and what is refused.
 
     tests/clients/page.py PROGRAM [MODEL] [--pictures FOLDER]
 
-Needs the Python package `selenium`, `chromium` and `chromedriver`; exits with 77 (skipped) where one is missing.
+Needs the Python package `selenium`, `chromium` and `chromedriver`; exits with 77 (skipped) where one is missing. What the
+tests of the page share is in page_driver.py.
 """
 
-import argparse
-import shutil
 import time
 
-from server import Server, model_or_skip, skip
+from page_driver import Keys, Page, arguments, browser, check, until
+from server import Server, model_or_skip
 
-try:
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service  # by this name in Debian 12's selenium, too
-    from selenium.webdriver.common.by import By
-    from selenium.webdriver.common.keys import Keys
-except ImportError:
-    skip("the Python package selenium is not installed")
-
-WAIT_S = 300
-
-
-def until(what, holds, wait_s=WAIT_S):
-    end = time.monotonic() + wait_s
-    while not holds():
-        if time.monotonic() > end:
-            raise SystemExit(f"WRONG not within {wait_s} s: {what}")
-        time.sleep(0.2)
-    print("ok    " + what)
-
-
-def check(what, holds, shown=""):
-    print(("ok    " if holds else "WRONG ") + what + (f": {shown!r}" if not holds else ""))
-    if not holds:
-        raise SystemExit(1)
-
-
-class Page:
-    def __init__(self, driver):
-        self.driver = driver
-
-    def find(self, name):
-        return self.driver.find_element(By.ID, name)
-
-    def idle(self):
-        return self.find("send").is_enabled()
-
-    def counter(self, name):
-        found = self.driver.find_elements(By.CSS_SELECTOR, f"dd[data-name='{name}']")
-        return int(found[0].text) if found else -1
-
-    def said(self, kind):
-        return [e.text for e in self.driver.find_elements(By.CSS_SELECTOR, "#log > ." + kind)]
-
-    def pixels(self, name):
-        return self.driver.execute_script(
-            "const c = document.getElementById(arguments[0]);"
-            "return c.getContext('2d').getImageData(0, 0, c.width, c.height).data"
-            ".reduce((a, b) => (a * 33 + b) % 1000000007, 1)",
-            name,
-        )
-
-    def memory_line(self):
-        """Bytes of this session, as the page has drawn them over time."""
-        return self.driver.execute_script("return state.seen.map((p) => [p.seen, p.bytes, p.unbounded])")
-
-
-def browser():
-    """A headless Chromium; skips where there is none."""
-    chromium, driver_path = shutil.which("chromium"), shutil.which("chromedriver")
-    if not chromium or not driver_path:
-        skip("chromium and chromedriver are not installed")
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    for flag in (
-        "--headless=new",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-dev-shm-usage",
-        "--window-size=1200,860",
-    ):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(executable_path=driver_path))
-    driver.set_script_timeout(WAIT_S)
-    return driver
-
-
-def complaints(driver):
-    return [e for e in driver.get_log("browser") if e["level"] == "SEVERE" and "401" not in e["message"]]
+RIVER = "The river carries what the rain gives and keeps what it can hold. "
+MARKDOWN = (
+    "# T\n\n**b** *i* `c<d>`\n- one\n- two\n\n```\n<script>x()</script>\n```\n<b onclick=1>no</b> [l](javascript:x)"
+)
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("program")
-    parser.add_argument("model", nargs="?")
-    parser.add_argument("--pictures", help="folder for screenshots")
-    args = parser.parse_args()
+    args = arguments(__doc__)
     flags = ["--pot", "256", "--policy", "streaming_llm", "--api-key", "secret", "-n", "24"]
     with Server(args.program, model_or_skip(args.model), flags) as server, browser() as driver:
-        page = Page(driver)
-
-        def picture(name):
-            if args.pictures:
-                driver.save_screenshot(f"{args.pictures}/{name}.png")
-
+        page = Page(driver, args.pictures)
         driver.get(server.url + "/")
-        until("it asks for the key", lambda: page.find("key").is_displayed())
-        page.find("key").send_keys("secret", Keys.TAB)
-        until("then it names the policies", lambda: len(page.find("policy").find_elements(By.TAG_NAME, "option")) > 5)
-        check("and the server's own is chosen", page.find("policy").get_attribute("value").startswith("streaming_llm"))
+        until("it asks for the key", lambda: page.id("key").is_displayed())
+        page.id("key").send_keys("wrong", Keys.TAB)
+        until(
+            "and again, where it is wrong", lambda: page.id("key").is_displayed() and page.every("#panes [role=alert]")
+        )
+        page.id("key").clear()
+        page.id("key").send_keys("secret", Keys.TAB)
+        until("then it says what this is", lambda: "memory that does not grow" in page.text("log"))
+        check("and what to do", len(page.every(".welcome .cards button")) == 3)
+        page.picture("begin")
 
-        check("an empty page says what to do", "read a file" in "".join(page.said("note")), page.said("note"))
-        page.find("text").send_keys("Name a river. <img src=x onerror=\"document.title='broken'\">", Keys.ENTER)
+        page.type("Name a river. <img src=x onerror=\"document.title='broken'\">", Keys.ENTER)
         until(
             "an answer is written",
             lambda: page.idle() and page.said("answer") and page.said("answer")[0] not in ("", "…"),
         )
         check("the question is text, not markup", "<img src=x" in page.said("user")[0] and driver.title == "weir")
+        check("the opening is gone", not page.every(".welcome"))
         # What a model might say, through the same way that its answers take.
-        shown = driver.execute_script(
-            "const d = document.createElement('div');"
-            "markdown('# T\\n\\n**b** *i* `c<d>`\\n- one\\n- two\\n\\n```\\n<script>x()</script>\\n```\\n<b "
-            "onclick=1>no</b> [l](javascript:x)', d);"
-            "return [d.innerHTML, d.querySelectorAll('script, b, a, img').length]"
+        shown = page.module(
+            "/page/markdown.js",
+            "const d = document.createElement('div'); module.markdown(given, d);"
+            "return [d.innerHTML, d.querySelectorAll('script, b, a, img').length]",
+            MARKDOWN,
         )
         check(
             "Markdown is drawn",
@@ -135,84 +57,62 @@ def main():
         )
         check("and markup is not", shown[1] == 0, shown)
 
-        dropped, before = page.counter("tokens forgotten"), page.pixels("map")
-        check("nothing is forgotten yet", dropped == 0, dropped)
-        picture("page-begin")
-        driver.execute_script(
-            "document.getElementById('text').value = arguments[0]",
-            "The river carries what the rain gives and keeps what it can hold. " * 60,
-        )
-        page.find("text").send_keys(Keys.CONTROL, Keys.ENTER)
+        check("nothing is forgotten yet", page.counter("tokens forgotten") == 0)
+        before = page.pixels("map")
+        page.put(RIVER * 60)
+        page.part("text").send_keys(Keys.CONTROL, Keys.ENTER)
         until(
             "a long text is read and forgotten in part", lambda: page.idle() and page.counter("tokens forgotten") > 300
         )
         check("the map changed", page.pixels("map") != before)
         check("and holds no more than the pot", page.counter("tokens held") <= 256)
-        line = page.memory_line()
-        check("the memory line is flat", len({bytes_ for _, bytes_, _ in line}) == 1 and len(line) >= 2, line)
-        check("while the other one climbs", line[-1][2] > line[0][2], line)
-        picture("page-forgotten")
+        label = page.part("memory-chart").get_attribute("aria-label")
+        check("the memory chart says its figures", "tokens" in label and "MiB" in label, label)
+        page.picture("forgotten")
 
-        page.find("text").send_keys("And then?", Keys.ENTER)
+        page.type("And then?", Keys.ENTER)
         until("it goes on answering", lambda: page.idle() and len(page.said("answer")) == 2)
-        page.find("text").send_keys("Count to a hundred.", Keys.ENTER, Keys.ESCAPE)
+        page.type("Count to a hundred.", Keys.ENTER)
+        page.part("text").send_keys(Keys.ESCAPE)
         until("Escape gives the keyboard back", page.idle)
 
-        driver.execute_script(  # while the page asks, slowly, what the session holds
-            "window.quick = fetch;"
-            "window.fetch = async (path, options) => {"
-            "  if (path.endsWith('/held')) await new Promise((done) => setTimeout(done, 500));"
-            "  return quick(path, options);"
-            "};"
-            "look();"
-            "const p = document.getElementById('policy');"
-            "p.value = [...p.options].find((o) => o.value === 'tova').value; p.dispatchEvent(new Event('change'))"
+        page.put(RIVER * 3000)
+        page.part("read").click()
+        until("while a text is read a bar shows how far it is", lambda: 0 < page.progress() < 1)
+        until("with figures", lambda: "tokens a second" in page.text("far") and " left" in page.text("far"))
+        far = page.progress()
+        until("and moves", lambda: page.progress() > far)
+        page.part("stop").click()
+        until("Stop ends it", lambda: page.idle() and not page.part("progress").is_displayed(), 10)
+        check("and it is said", page.said("note")[-1] == "stopped", page.said("note"))
+        time.sleep(1.5)
+        seen = page.counter("tokens seen")
+        page.type("Who?", Keys.ENTER)
+        until("questions are answered after it", lambda: page.idle() and len(page.said("answer")) >= 3)
+        check(
+            "and nothing was read in between",
+            page.counter("tokens seen") < seen + 200,
+            (seen, page.counter("tokens seen")),
         )
-        until(
-            "another policy begins another session", lambda: page.idle() and any("tova" in t for t in page.said("note"))
-        )
-        driver.execute_script("window.fetch = quick")
-        check("that remembers nothing", page.counter("tokens held") < 100)
-        driver.execute_script(
-            "document.getElementById('text').value = arguments[0]",
-            "The river carries what the rain gives and keeps what it can hold. " * 40,
-        )
-        page.find("text").send_keys(Keys.CONTROL, Keys.ENTER)
-        until("layers choose by themselves", lambda: page.idle() and page.counter("selections") > 0)
-        picture("page-layers")
 
-        driver.set_window_size(420, 800)
-        wide = driver.execute_script("return [document.documentElement.scrollWidth, innerWidth]")
-        check("a narrow screen needs no scrolling sideways", wide[0] <= wide[1], wide)
-        high = driver.execute_script("return [document.getElementById('log').clientHeight, innerHeight]")
-        check("and most of it is the conversation", high[0] > 0.4 * high[1], high)
-        ends = driver.execute_script(
-            "return [document.getElementById('form').getBoundingClientRect().bottom, innerHeight,"
-            "  document.querySelector('aside').getBoundingClientRect().top, document.documentElement.scrollHeight]"
-        )
-        check("with its buttons, and with the memory below", ends[0] <= ends[2] < ends[1] < ends[3], ends)
-        picture("page-narrow")
-        back = "return getComputedStyle(document.body).backgroundColor"
-        light = driver.execute_script(back)
-        driver.execute_cdp_cmd(
-            "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
-        )
-        check("a dark screen is dark", driver.execute_script(back) != light)
-        first = "return document.getElementById('states').getContext('2d').getImageData(0, 0, 1, 1).data[0]"
-        until("and its pictures, too", lambda: driver.execute_script(first) == 0x58)  # --held
-        driver.set_window_size(1200, 860)
-        picture("page-dark")
-        driver.execute_script(
-            "const p = document.getElementById('pot'); p.value = 128; p.dispatchEvent(new Event('change'))"
-        )
-        until(
-            "another pot begins another session, too",
-            lambda: page.idle() and any("a pot of 128" in t for t in page.said("note")),
-        )
+        said = page.text("log")
+        page.part("settings").click()
+        page.field("settings", "pot", 60000000)
+        page.id("start-here").click()
+        until("a pot that is refused says why", lambda: "budget" in page.id("settings-error").text)
+        check("and changes nothing", page.text("log") == said)
+        page.choose("policy", "tova")
+        page.field("settings", "pot", 128)
+        page.id("start-here").click()
+        until("another policy and pot begin another session", lambda: "tova, pot of 128" in page.text("facts"))
+        until("that remembers nothing", lambda: page.counter("tokens seen") < 100 and not page.said("user"))
+        page.put(RIVER * 40)
+        page.part("text").send_keys(Keys.CONTROL, Keys.ENTER)
+        until("layers choose by themselves", lambda: page.idle() and page.counter("selections") > 0)
+        page.picture("layers")
         loaded = driver.execute_script("return performance.getEntriesByType('resource').map((r) => r.name)")
         check("it talks to its server alone", all(name.startswith(server.url) for name in loaded), loaded)
-        wrong = complaints(driver)
-        check("the browser had nothing to complain about", not wrong, wrong)
+        page.content()
 
 
 if __name__ == "__main__":

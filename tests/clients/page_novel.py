@@ -3,19 +3,18 @@
 """A novel in the page of `weir serve`, in a real headless Chromium: asked about chapter one after the last chapter, an
 answer shows the passage of chapter one, and its place.
 
-    tests/clients/page_novel.py PROGRAM [MODEL] [--chapters N] [--pictures FOLDER]
+    tests/clients/page_novel.py PROGRAM [MODEL [CHAPTERS]] [--pictures FOLDER]
 
-Reads Pride and Prejudice as `scripts/fetch-book pride` stores it, the first 4 chapters or N (61: all of it, some ten
+Reads Pride and Prejudice as `scripts/fetch-book pride` stores it, the first CHAPTERS of it, or 4 (61: all of it, some ten
 minutes). Needs what page.py needs; exits with 77 (skipped) where something is missing.
 """
 
-import argparse
 import os
 import re
 import tempfile
 from pathlib import Path
 
-from page import By, Keys, Page, browser, check, complaints, until
+from page_driver import By, Keys, Page, arguments, browser, check, until
 from server import Server, model_or_skip, skip
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -27,25 +26,20 @@ FLAGS += ["--temp", "0", "--repeat-penalty", "1.15", "-n", "40"]
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("program")
-    parser.add_argument("model", nargs="?")
-    parser.add_argument("--chapters", type=int, default=4)
-    parser.add_argument("--pictures", help="folder for screenshots")
-    args = parser.parse_args()
+    args = arguments(__doc__, ("model", None), ("chapters", "4"))
+    chapters = int(chapters)
     if not BOOK.is_file():
         skip(f"no {BOOK}; scripts/fetch-book pride makes it")
     book = BOOK.read_text(encoding="utf-8")
     starts = [found.start() for found in re.finditer(r"^Chapter \d+$", book, re.MULTILINE)] + [len(book)]
     check("the book has its chapters", len(starts) == 62, len(starts))
-    book = book[: starts[args.chapters]]
+    book = book[: starts[chapters]]
     with (
         Server(args.program, model_or_skip(args.model), FLAGS) as server,
-        browser() as driver,
+        browser(size=(1280, 943)) as driver,
         tempfile.TemporaryDirectory() as folder,
     ):
-        driver.set_window_size(1280, 943)
-        page = Page(driver)
+        page = Page(driver, args.pictures)
         path = Path(folder, "Pride and Prejudice.txt")
         path.write_text(book, encoding="utf-8")
 
@@ -53,21 +47,21 @@ def main():
             return (page.said("note") or [""])[-1]
 
         def read():
-            found = re.match(r"read ([\d,]+) of", note())
+            found = re.match(r"read ([\d,]+) of", page.text("far") or note())
             return int(found[1].replace(",", "")) if found else 0
 
         driver.get(server.url + "/")
-        until("a session may have recall", lambda: page.find("recall").is_displayed())
-        page.find("file").send_keys(str(path))
+        until("the page is there", lambda: page.inside(".welcome"))
+        page.part("file").send_keys(str(path))
         until("it says at once that it reads", lambda: note().startswith("reading "), 10)
-        until("then how far it is", lambda: 0 < read() < len(book) and note().endswith(" left"), 1800)
-        until("and all of it is read", page.idle, 600 + 240 * args.chapters)
+        until("then how far it is", lambda: 0 < read() < len(book) and page.text("far").endswith(" left"), 1800)
+        until("and all of it is read", page.idle, 600 + 240 * chapters)
         check("to the last character", read() == len(book) and not note().endswith("left"), note())
         check("most of which has left the pot", page.counter("tokens on disk") > 0.8 * page.counter("tokens seen"))
         check("and nothing is gone", page.counter("tokens gone") == 0, page.counter("tokens gone"))
 
-        page.find("text").send_keys(QUESTION, Keys.ENTER)
-        folds = lambda: driver.find_elements(By.CSS_SELECTOR, "#log > .answer > details.recalled")
+        page.type(QUESTION, Keys.ENTER)
+        folds = lambda: page.inside(".log > .answer > details.recalled")
         until("an answer has a fold below it", lambda: page.idle() and len(folds()) == 1)
         folds()[0].find_element(By.TAG_NAME, "summary").click()
         shown = re.sub(r"\s+", " ", folds()[0].text)
@@ -83,13 +77,11 @@ def main():
         check("that one in chapter one", told[0][0] < 1.2 * told[0][1] * starts[1] / len(book), told)
         bottom = driver.execute_script(
             "return [document.querySelector('details.recalled').getBoundingClientRect().bottom,"
-            "  document.getElementById('log').getBoundingClientRect().bottom]"
+            "  document.querySelector('.log').getBoundingClientRect().bottom]"
         )
         check("opened, it is in view", bottom[0] <= bottom[1] + 1, bottom)
-        if args.pictures:
-            driver.save_screenshot(f"{args.pictures}/page-novel.png")
-        wrong = complaints(driver)
-        check("the browser had nothing to complain about", not wrong, wrong)
+        page.picture("novel")
+        page.content()
 
 
 if __name__ == "__main__":

@@ -3,6 +3,8 @@
 
 #include <fmt/core.h>
 #include <algorithm>
+#include <charconv>
+#include <system_error>
 
 namespace weir {
 namespace {
@@ -45,6 +47,18 @@ Json ModelJson(const Host& host) {
 ApiError AdmissionError(const Host& host, const SessionOptions& options, const Status& status) {
   if (status.code() != StatusCode::kOverBudget) return FromStatus(status);
   return {host.admission().CouldFit(options) ? 429 : 400, "budget_exceeded", status.message()};
+}
+
+Result<int64_t> NumberParam(const httplib::Request& http, const char* name, int64_t missing, int64_t least,
+                            int64_t most) {
+  if (!http.has_param(name)) return missing;
+  const std::string text = http.get_param_value(name);
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < least || value > most) {
+    return InvalidArgument("'{}' must be a whole number from {} to {}", name, least, most);
+  }
+  return value;
 }
 
 Result<std::string> SnapshotPath(const ServerOptions& options, const Json& body) {
