@@ -4,8 +4,8 @@
 
     tests/clients/page.py PROGRAM [MODEL] [--pictures FOLDER]
 
-Needs the Python package `selenium`, `chromium` and `chromedriver`; exits with 77 (skipped) where one is missing. What the
-tests of the page share is in page_driver.py.
+Needs the Python package `selenium`, `chromium` and `chromedriver`; exits with 77 (skipped) where one is missing.
+What the tests of the page share is in page_driver.py.
 """
 
 import time

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The page of `weir serve` for everybody, in a real headless Chromium: without a finding of axe, with the keyboard alone,
-on a phone, in the dark, without a network, and at once.
+"""The page of `weir serve` for everybody, in a real headless Chromium: without a finding of axe, with the keyboard
+alone, on a phone, in the dark, without a network, and at once.
 
     tests/clients/page_access.py PROGRAM [MODEL MMPROJ] [--pictures FOLDER]
 
@@ -41,8 +41,8 @@ def main():
             driver.execute_script(axe)
             found = driver.execute_async_script(
                 "const done = arguments[0];"
-                "axe.run().then((r) => done(r.violations.map((v) => [v.id, v.nodes.map((n) => n.target.join(' ') + ': ' + "
-                "n.failureSummary)])), (e) => done([String(e)]))"
+                "axe.run().then((r) => done(r.violations.map((v) => [v.id, v.nodes.map((n) => n.target.join(' ') + "
+                "': ' + n.failureSummary)])), (e) => done([String(e)]))"
             )
             check(f"axe finds nothing: {what}", not found, json.dumps(found, indent=1))
 

@@ -5,8 +5,8 @@ answer shows the passage of chapter one, and its place.
 
     tests/clients/page_novel.py PROGRAM [MODEL [CHAPTERS]] [--pictures FOLDER]
 
-Reads Pride and Prejudice as `scripts/fetch-book pride` stores it, the first CHAPTERS of it, or 4 (61: all of it, some ten
-minutes). Needs what page.py needs; exits with 77 (skipped) where something is missing.
+Reads Pride and Prejudice as `scripts/fetch-book pride` stores it, the first CHAPTERS of it, or 4 (61: all of it, some
+ten minutes). Needs what page.py needs; exits with 77 (skipped) where something is missing.
 """
 
 import os
@@ -27,7 +27,7 @@ FLAGS += ["--temp", "0", "--repeat-penalty", "1.15", "-n", "40"]
 
 def main():
     args = arguments(__doc__, ("model", None), ("chapters", "4"))
-    chapters = int(chapters)
+    chapters = int(args.chapters)
     if not BOOK.is_file():
         skip(f"no {BOOK}; scripts/fetch-book pride makes it")
     book = BOOK.read_text(encoding="utf-8")

@@ -4,9 +4,9 @@
 
     tools/load/page_scrub.py PROGRAM MODEL [--tokens 1000000] [--seconds 10] [-- SERVE-FLAG...]
 
-The page itself reads a text of at least --tokens tokens. Then the cursor goes to and fro over the whole map, one place a
-frame, for --seconds: first while the session rests, zoomed in as well, then while it reads on. Prints a line of JSON for
-each: frames a second, percentiles of the time between frames, frames that came late (more than 25 ms after the one
+The page itself reads a text of at least --tokens tokens. Then the cursor goes to and fro over the whole map, one place
+a frame, for --seconds: first while the session rests, zoomed in as well, then while it reads on. Prints a line of JSON
+for each: frames a second, percentiles of the time between frames, frames that came late (more than 25 ms after the one
 before), and what the page's own thread had to do for a frame. Needs what tests/clients/page.py needs.
 """
 
@@ -29,7 +29,8 @@ function frame(now) {
   times.push(now);
   if (now - start > seconds * 1000) return done(times);
   const phase = (now - start) / 2000 % 2, part = phase < 1 ? phase : 2 - phase;  // two seconds from end to end
-  scrub.dispatchEvent(new PointerEvent('pointermove', { bubbles: true, clientX: box.left + part * box.width, clientY: box.top + 9 }));
+  const at = { bubbles: true, clientX: box.left + part * box.width, clientY: box.top + 9 };
+  scrub.dispatchEvent(new PointerEvent('pointermove', at));
   requestAnimationFrame(frame);
 }
 requestAnimationFrame(frame);
