@@ -5,9 +5,9 @@ import { make } from './dom.js';
 
 const kStory = 'The Keeper of Harrow Weir';
 const kStoryPot = 512;  // less than the story, so that it is seen how a pot forgets
-const kStoryQuestions = ['What is the name of the dog?', 'Who rang the bell of the mill?', 'Who is Ellen Marsh?'];
+const kStoryQuestions = ['What was the dog called?', 'Who owned the mill?', 'What was the keeper of the house called?'];
 // Greedy, and short: a small model wanders off otherwise.
-const kStoryAnswers = { temperature: 0, repeat_penalty: 1.15, max_tokens: 60 };
+const kStoryAnswers = { temperature: 0, repeat_penalty: 1.15, max_tokens: 40 };
 const kQuestions = ['What is a weir?', 'Name three rivers in Europe.'];
 
 const card = (title, text, act) => {
