@@ -17,7 +17,7 @@ except ImportError:
 
 __all__ = ["By", "Keys", "Page", "arguments", "browser", "check", "until"]
 
-WAIT_S = 40
+WAIT_S = 120
 
 
 def until(what, holds, wait_s=WAIT_S):

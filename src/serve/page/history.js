@@ -42,7 +42,7 @@ export class History {
   }
 
   event(event, seen) {
-    this.events.push({ ...event, seen: event.evidence?.tokens?.[1] ?? seen });
+    this.events.push({ ...event, seen: event.evidence?.tokens ? event.evidence.tokens[1] - 1 : seen });
     if (this.events.length > kEvents) this.events.shift();
   }
 

@@ -33,13 +33,14 @@ export class Lens {
     if (frame) this.element.append(frame);
     clearTimeout(this.#timer);
     this.#stop?.abort();
-    if (session) this.#timer = setTimeout(() => this.#ask(seq, head, session, history), kRest);
+    if (session) this.#timer = setTimeout(() => this.#ask(seq, session, history), kRest);
   }
 
-  #head(seq, history, seen) {
-    const ago = history.secondsAgo(seq), time = history.timeAt(seq);
+  // `time` of the stream: exact where the server has said it.
+  #head(seq, history, seen, time = history.timeAt(seq)) {
+    const ago = history.secondsAgo(seq);
     return 'Token ' + countText(seq) + ' of ' + countText(seen) + ', ' + countText(seen - 1 - seq) + ' tokens ago' +
-      (ago === undefined ? '' : ' (' + durationText(ago) + ')') + (time === undefined ? '' : ', at ' + clock(time));
+      (ago === undefined ? '' : ' (' + durationText(ago) + ')') + (!time ? '' : ', at ' + clock(time));
   }
 
   // Of the part of the map that the cursor is in.
@@ -56,23 +57,24 @@ export class Lens {
     return frame && make('img', { src: frame.url, alt: 'the frame at ' + clock(frame.t_ms) });
   }
 
-  async #ask(seq, head, session, history) {
+  async #ask(seq, session, history) {
     const stop = this.#stop = new AbortController();
     try {
       const told = await session.tokens(Math.max(0, seq - kBefore), seq + kBehind, stop.signal);
-      if (!stop.signal.aborted) this.#tell(seq, head, told, history);
+      if (!stop.signal.aborted) this.#tell(seq, told, history);
     } catch (error) {
       if (error.name !== 'AbortError') this.element.append(make('p', { className: 'error' }, error.message));
     }
   }
 
-  #tell(seq, head, told, history) {
+  #tell(seq, told, history) {
     const run = told.runs.find((one) => one.from <= seq && seq < one.to);
     const passage = told.passages.find((one) => one.from <= seq && seq < one.to);
     const state = !run ? 'taken back after an answer' : run.state !== 'held' ? kStates[run.state] : (run.pinned ? 'pinned, ' : '') +
       'held by ' + (told.layers === 1 ? 'all layers' : run.layers + ' of ' + told.layers + ' layers');
+    const time = run?.t_ms ?? passage?.t_ms ?? history.timeAt(seq), head = this.#head(seq, history, told.seen, time);
     const parts = [make('p', {}, head), make('p', { dataset: { state: run?.state || '' } }, make('strong', {}, state))];
-    const time = run?.t_ms ?? passage?.t_ms ?? history.timeAt(seq), modality = run?.modality || passage?.modality;
+    const modality = run?.modality || passage?.modality;
     const sent = run?.state === 'gone' && !passage && history.sentAt(seq);
     if (modality ? modality !== 'text' : !sent && time !== undefined) {
       parts.push(this.#frame(history, time) || make('p', { className: 'soft' }, 'a picture, at ' + clock(time)));

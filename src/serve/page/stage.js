@@ -107,7 +107,10 @@ export class Stage {
   #now() {
     const { video, clip } = this.parts;
     if (this.#clip) {
-      return this.#clip.start === null ? null : { source: clip, width: clip.width, height: clip.height, ms: this.#clipMs() };
+      if (this.#clip.start === null) return null;
+      const ms = this.#clipMs();
+      drawClip(clip, ms);  // what is shown may be older where the browser is slow
+      return { source: clip, width: clip.width, height: clip.height, ms };
     }
     if (video.paused || video.ended || !video.videoWidth) return null;
     return { source: video, width: video.videoWidth, height: video.videoHeight, ms: video.currentTime * 1000 };
