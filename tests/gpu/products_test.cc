@@ -144,10 +144,12 @@ TEST_P(ProductsTest, LikelihoodsOfAVocabularyInPieces) {
   std::vector<int32_t> targets = {0, 4095, 4096, 8999, -1, 17, 5000, 8191, 8192, 1, 2};
   for (const float softcap : {0.0f, 5.0f}) {
     std::vector<float> got(n_rows, NAN), expected(n_rows);
-    NllArgs args = {Put(x), n_rows, n_in, mine.get(), Put(bias), softcap, targets.data(), got.data()};
+    NllArgs args = {Put(x),    n_rows, n_in, mine.get(), Put(bias), softcap, targets.data(), Normaliser::kExact,
+                    got.data()};
     args.scratch = Scratch(backend_->NllScratchBytes(n_rows, n_in));
     backend_->HeadNll(args);
-    ref_->HeadNll({x.data(), n_rows, n_in, reference.get(), bias.data(), softcap, targets.data(), expected.data()});
+    ref_->HeadNll({x.data(), n_rows, n_in, reference.get(), bias.data(), softcap, targets.data(), Normaliser::kExact,
+                   expected.data()});
     for (int64_t r = 0; r < n_rows; ++r) EXPECT_NEAR(got[r], expected[r], 1e-4 * (1 + std::fabs(expected[r]))) << r;
   }
 }
