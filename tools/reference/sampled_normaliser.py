@@ -8,6 +8,7 @@ Reads 1,536 tokens of every text, computes -log P of each with the whole vocabul
 error, and how many of the most surprising quarter of every 512 tokens both choose. Needs torch, transformers, gguf and
 accelerate.
 """
+
 import argparse
 import math
 import pathlib
@@ -51,11 +52,16 @@ def main():
         estimate.append(one)
     exact, estimate = torch.cat(exact), torch.cat(estimate)
     error = estimate - exact
-    both = [len(set(a.topk(128).indices.tolist()) & set(b.topk(128).indices.tolist())) / 128
-            for a, b in zip(exact.split(512), estimate.split(512)) if len(a) == 512]
-    print(f"{len(exact)} tokens, {share:.3f} of the vocabulary: nll {exact.mean():.2f} +- {exact.std():.2f}; "
-          f"error: mean {error.mean():+.3f}, root mean square {error.square().mean().sqrt():.3f}, "
-          f"median {error.abs().median():.3f}; the same in the top quarter: {sum(both) / len(both):.3f}")
+    both = [
+        len(set(a.topk(128).indices.tolist()) & set(b.topk(128).indices.tolist())) / 128
+        for a, b in zip(exact.split(512), estimate.split(512))
+        if len(a) == 512
+    ]
+    print(
+        f"{len(exact)} tokens, {share:.3f} of the vocabulary: nll {exact.mean():.2f} +- {exact.std():.2f}; "
+        f"error: mean {error.mean():+.3f}, root mean square {error.square().mean().sqrt():.3f}, "
+        f"median {error.abs().median():.3f}; the same in the top quarter: {sum(both) / len(both):.3f}"
+    )
 
 
 if __name__ == "__main__":
