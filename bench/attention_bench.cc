@@ -6,7 +6,10 @@
 #include <benchmark/benchmark.h>
 
 #include <cmath>
+#include <initializer_list>
 #include <random>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "backend/cpu/attention.h"
@@ -18,7 +21,7 @@ namespace {
 
 struct Bench {
   int64_t n_heads, n_kv_heads, head_dim, n_rows, n_slots;
-  DType type;
+  DType k_type, v_type;
   bool keys_rotated, bf16 = false;
 };
 
@@ -28,9 +31,10 @@ void Run(benchmark::State& state, const Bench& b, int n_threads) {
   RopeConfig config;
   config.n_rot = static_cast<int>(b.head_dim);
   Result<RopeTable> rope = RopeTable::Make(config, b.n_slots);
-  const int64_t array_bytes = b.n_slots * SlotBytes(b.type, b.head_dim);
+  const int64_t k_bytes = b.n_slots * SlotBytes(b.k_type, b.head_dim);
+  const int64_t head_bytes = k_bytes + b.n_slots * SlotBytes(b.v_type, b.head_dim);
   // Several layers, so that a call finds nothing of the last one in the caches, as in a model.
-  const int64_t layer_bytes = 2 * b.n_kv_heads * array_bytes;
+  const int64_t layer_bytes = b.n_kv_heads * head_bytes;
   const int64_t n_layers = b.n_rows == 1 ? std::max<int64_t>(1, (int64_t{256} << 20) / layer_bytes) : 1;
   const AttentionShape shape = {b.n_heads, b.n_kv_heads, b.head_dim, b.n_rows, b.n_slots};
   Result<HostBuffer> slots = HostBuffer::Allocate(ledger, MemTag::kKv, n_layers * layer_bytes);
@@ -48,8 +52,8 @@ void Run(benchmark::State& state, const Bench& b, int n_threads) {
     store[i].x = x.data();
     store[i].x_stride = store[i].head_dim = b.head_dim;
     store[i].n_rows = b.n_slots;
-    store[i].type = b.type;
-    store[i].slots = slots->data() + i * array_bytes;
+    store[i].type = i % 2 == 0 ? b.k_type : b.v_type;
+    store[i].slots = slots->data() + i / 2 * head_bytes + (i % 2 == 0 ? 0 : k_bytes);
   }
   cpu::StoreSlots(store, pool);
   std::vector<const uint8_t*> k(b.n_kv_heads), v(b.n_kv_heads);
@@ -64,7 +68,8 @@ void Run(benchmark::State& state, const Bench& b, int n_threads) {
   args.q = q.data();
   args.q_stride = args.out_stride = b.n_heads * b.head_dim;
   args.out = out.data();
-  args.k_type = args.v_type = b.type;
+  args.k_type = b.k_type;
+  args.v_type = b.v_type;
   args.rope = &*rope;
   args.keys_rotated = b.keys_rotated;
   args.bf16 = b.bf16;
@@ -75,8 +80,8 @@ void Run(benchmark::State& state, const Bench& b, int n_threads) {
   int64_t layer = 0;
   for (auto _ : state) {
     for (int64_t h = 0; h < b.n_kv_heads; ++h) {
-      k[h] = slots->data() + layer * layer_bytes + 2 * h * array_bytes;
-      v[h] = k[h] + array_bytes;
+      k[h] = slots->data() + layer * layer_bytes + h * head_bytes;
+      v[h] = k[h] + k_bytes;
     }
     layer = (layer + 1) % n_layers;
     cpu::Attention(args, pool);
@@ -95,12 +100,17 @@ void Register(const char* model, int64_t n_heads, int64_t n_kv_heads, int64_t he
   };
   for (const Work& work : {Work{"decode/2048", 1, 2048}, Work{"decode/16384", 1, 16384}, Work{"prefill/512", 512, 512},
                            Work{"prefill/512+3584", 512, 4096}, Work{"probe/20+2048", 20, 2068}}) {
-    for (const DType type : {DType::kF16, DType::kQ8_0, DType::kQ4_0}) {
+    for (const auto& [k_type, v_type] : std::initializer_list<std::pair<DType, DType>>{{DType::kF16, DType::kF16},
+                                                                                       {DType::kQ8_0, DType::kQ8_0},
+                                                                                       {DType::kQ8_0, DType::kQ4_0},
+                                                                                       {DType::kQ5_0, DType::kQ4_0},
+                                                                                       {DType::kQ4_0, DType::kQ4_0}}) {
       for (const bool rotated : {false, true}) {
         for (const int n_threads : {1, 2}) {
-          const std::string name = std::string(model) + "/" + work.name + "/" + InfoOf(type).name +
-                                   (rotated ? "/rotated" : "/unrotated") + "/threads:" + std::to_string(n_threads);
-          Bench b = {n_heads, n_kv_heads, head_dim, work.n_rows, work.n_slots, type, rotated};
+          const std::string name = std::string(model) + "/" + work.name + "/" + InfoOf(k_type).name + "," +
+                                   InfoOf(v_type).name + (rotated ? "/rotated" : "/unrotated") +
+                                   "/threads:" + std::to_string(n_threads);
+          Bench b = {n_heads, n_kv_heads, head_dim, work.n_rows, work.n_slots, k_type, v_type, rotated};
           for (const bool bf16 : {false, true}) {
             if (bf16 && work.n_rows == 1) continue;
             b.bf16 = bf16;

@@ -14,23 +14,17 @@
 #include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
 
-#include "backend/cpu/hadamard-inl.h"
-#include "backend/cpu/unroll.h"
+#include "backend/cpu/attention_kernels.h"
+#include "backend/cpu/transformed_slots-inl.h"
 #include "ops/attention.h"
 #include "ops/kv_slots.h"
 #include "quant/dtype.h"
-#include "quant/q4_0.h"
-#include "quant/q4_1.h"
-#include "quant/q5_0.h"
-#include "quant/q5_1.h"
 #include "quant/q8_0.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace weir::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-using DF = hn::CappedTag<float, 16>;
-inline constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(DF()));
 // A head is a multiple of 8 elements: a second, smaller vector size covers the remainder after whole vectors.
 using DF8 = hn::CappedTag<float, 8>;
 inline constexpr int64_t kLanes8 = static_cast<int64_t>(hn::MaxLanes(DF8()));
@@ -59,17 +53,6 @@ HWY_INLINE V Exp2NonPositive(D d, V x) {
   return hn::BitCast(d, hn::Add(hn::BitCast(di, p), hn::ShiftLeft<23>(n)));
 }
 
-template <DType kType>
-struct BlockOf;
-template <>
-struct BlockOf<DType::kQ5_1> : std::type_identity<BlockQ5_1> {};
-template <>
-struct BlockOf<DType::kQ5_0> : std::type_identity<BlockQ5_0> {};
-template <>
-struct BlockOf<DType::kQ4_1> : std::type_identity<BlockQ4_1> {};
-template <>
-struct BlockOf<DType::kQ4_0> : std::type_identity<BlockQ4_0> {};
-
 // Calls fn(std::integral_constant<DType, type>()) for a type of slots.
 template <class Fn>
 HWY_INLINE void WithSlotType(DType type, const Fn& fn) {
@@ -89,61 +72,6 @@ HWY_INLINE void WithSlotType(DType type, const Fn& fn) {
     default:
       return fn(std::integral_constant<DType, DType::kF32>());
   }
-}
-
-// An F16 number in all lanes.
-template <class D>
-HWY_INLINE hn::Vec<D> SetHalf(D d, const uint8_t* at) {
-  uint16_t half;
-  std::memcpy(&half, at, sizeof(half));
-  const hn::Rebind<uint16_t, D> du16;
-  const hn::Rebind<hwy::float16_t, D> dh;
-  return hn::PromoteTo(d, hn::BitCast(dh, hn::Set(du16, half)));
-}
-
-// All codes of a block of 4 or 5 bits, as they are stored.
-template <class Block>
-HWY_INLINE void LoadCodes(const uint8_t* block, hn::Vec<DF> (&out)[Block::kElements / kLanes]) {
-  constexpr int kHalf = Block::kElements / 2 / kLanes;  // vectors of low nibbles, then as many of high ones
-  const DF d;
-  const hn::RebindToSigned<DF> di;
-  const hn::Rebind<uint8_t, DF> d8;
-  [[maybe_unused]] const hn::RebindToUnsigned<DF> du;
-  [[maybe_unused]] uint32_t high = 0;
-  if constexpr (Block::kCodes.bits == 5) std::memcpy(&high, block + offsetof(Block, qh), sizeof(high));
-  // Fifth bits of the elements from `i` on.
-  const auto with_fifth = [&](auto codes, int i) HWY_ATTR {
-    if constexpr (Block::kCodes.bits == 5) {
-      const auto bits = hn::And(hn::Shr(hn::Set(du, high >> i), hn::Iota(du, 0)), hn::Set(du, 1));
-      return hn::Or(codes, hn::BitCast(di, hn::ShiftLeft<4>(bits)));
-    } else {
-      return codes;
-    }
-  };
-  WEIR_UNROLL
-  for (int j = 0; j < kHalf; ++j) {
-    const int i = j * static_cast<int>(kLanes);
-    const auto bytes = hn::PromoteTo(di, hn::LoadU(d8, block + offsetof(Block, qs) + i));
-    out[j] = hn::ConvertTo(d, with_fifth(hn::And(bytes, hn::Set(di, 15)), i));
-    out[kHalf + j] = hn::ConvertTo(d, with_fifth(hn::ShiftRight<4>(bytes), Block::kElements / 2 + i));
-  }
-}
-
-// What all codes of a block share: element = code * scale + addend.
-struct BlockNumbers {
-  float scale, addend;
-};
-template <class Block>
-HWY_INLINE BlockNumbers NumbersOf(const uint8_t* block) {
-  const hn::CappedTag<float, 4> d4;
-  BlockNumbers out;
-  out.scale = hn::GetLane(SetHalf(d4, block + offsetof(Block, d)));
-  if constexpr (Block::kCodes.has_addend()) {
-    out.addend = hn::GetLane(SetHalf(d4, block + offsetof(Block, m)));
-  } else {
-    out.addend = -static_cast<float>(Block::kCodes.offset()) * out.scale;
-  }
-  return out;
 }
 
 // Elements [i, i + lanes) of a slot whose type is not transformed. Slots are unaligned. Q8_0: REQUIRES that the vector
@@ -168,19 +96,10 @@ HWY_INLINE hn::Vec<D> LoadStored(D d, const uint8_t* slot, int64_t i) {
 // One slot as it is stored, as floats: the transform, where the type has one.
 template <DType kType>
 HWY_INLINE void DecodeStored(const uint8_t* slot, int64_t head_dim, float* out) {
-  const DF d;
   if constexpr (IsTransformed(kType)) {
-    using Block = typename BlockOf<kType>::type;
-    for (int64_t i = 0; i < head_dim; i += Block::kElements, slot += sizeof(Block)) {
-      hn::Vec<DF> v[Block::kElements / kLanes];
-      LoadCodes<Block>(slot, v);
-      const BlockNumbers numbers = NumbersOf<Block>(slot);
-      WEIR_UNROLL
-      for (int j = 0; j < Block::kElements / static_cast<int>(kLanes); ++j) {
-        hn::StoreU(hn::MulAdd(v[j], hn::Set(d, numbers.scale), hn::Set(d, numbers.addend)), d, out + i + j * kLanes);
-      }
-    }
+    DecodeCodes<typename BlockOf<kType>::type>(slot, head_dim, out);
   } else {
+    const DF d;
     const DF8 d8;
     int64_t i = 0;
     for (; i + kLanes <= head_dim; i += kLanes) hn::StoreU(LoadStored<kType>(d, slot, i), d, out + i);
@@ -188,29 +107,11 @@ HWY_INLINE void DecodeStored(const uint8_t* slot, int64_t head_dim, float* out) 
   }
 }
 
-// The vector that a slot holds. Codes are transformed before they get their scales: of what they share, only the sum
-// over the block remains, in its first element.
+// The vector that a slot holds. `factor`: HadamardFactor(head_dim), which takes too long to be computed for each slot.
 template <DType kType>
-HWY_INLINE void DecodeSlot(const uint8_t* slot, int64_t head_dim, float* out) {
+HWY_INLINE void DecodeSlot(const uint8_t* slot, int64_t head_dim, [[maybe_unused]] float factor, float* out) {
   if constexpr (IsTransformed(kType)) {
-    using Block = typename BlockOf<kType>::type;
-    const DF d;
-    const float factor = HadamardFactor(head_dim);
-    const auto first = hn::FirstN(d, 1);
-    for (int64_t i = 0; i < head_dim; i += Block::kElements, slot += sizeof(Block)) {
-      hn::Vec<DF> v[Block::kElements / kLanes];
-      LoadCodes<Block>(slot, v);
-      TransformVectors(v);
-      const BlockNumbers numbers = NumbersOf<Block>(slot);
-      const auto scale = hn::Set(d, numbers.scale * factor);
-      const auto sum = hn::Set(d, numbers.addend * factor * static_cast<float>(Block::kElements));
-      hn::StoreU(hn::MulAdd(v[0], scale, hn::IfThenElseZero(first, sum)), d, out + i);
-      WEIR_UNROLL
-      for (int j = 1; j < Block::kElements / static_cast<int>(kLanes); ++j) {
-        hn::StoreU(hn::Mul(v[j], scale), d, out + i + j * kLanes);
-      }
-    }
-    JoinParts(out, head_dim, Block::kElements);
+    DecodeTransformed<typename BlockOf<kType>::type>(slot, head_dim, factor, out);
   } else {
     DecodeStored<kType>(slot, head_dim, out);
   }
@@ -269,6 +170,13 @@ HWY_INLINE void ScaleQuery(const float* x, const AttentionArgs& args, float* out
   const float rotated_scale = scale * magnitude * (args.keys_rotated ? 1.0f : magnitude);
   for (int64_t i = 0; i < n_rot; ++i) out[i] = x[i] * rotated_scale;
   for (int64_t i = n_rot; i < head_dim; ++i) out[i] = x[i] * scale;
+}
+
+// A query whose position is that of its row: rotated, unless keys are rotated instead.
+HWY_INLINE void RotateQuery(const HeadTask& task, int64_t j, float* q) {
+  const int64_t n_pairs = task.n_pairs(), row = task.row(j);
+  if (n_pairs == 0 || !task.args->keys_rotated) return;
+  RotatePairs(task.args->row_cos + row * n_pairs, task.args->row_sin + row * n_pairs, n_pairs, q, q);
 }
 
 // Soft-caps n scores that are still finite; n is a multiple of the lanes. Both in units of log2.

@@ -167,13 +167,14 @@ template <bool kStored>
 void DecodeTile(DType type, const uint8_t* slots, int64_t first, const int32_t* index, int64_t n, int64_t n_padded,
                 int64_t head_dim, float* out) {
   const int64_t slot_bytes = SlotBytes(type, head_dim);
+  const float factor = HadamardFactor(head_dim);
   WithSlotType(type, [&](auto kind) {
     for (int64_t s = 0; s < n; ++s) {
       const uint8_t* slot = slots + (first + index[s]) * slot_bytes;
       if constexpr (kStored) {
         DecodeStored<kind()>(slot, head_dim, out + s * head_dim);
       } else {
-        DecodeSlot<kind()>(slot, head_dim, out + s * head_dim);
+        DecodeSlot<kind()>(slot, head_dim, factor, out + s * head_dim);
       }
     }
   });

@@ -8,6 +8,7 @@
 #endif
 
 #include <algorithm>
+#include <type_traits>
 
 #include "hwy/cache_control.h"
 
@@ -21,6 +22,21 @@ namespace {
 
 // Query rows that share a loaded key or value: 4 x 4 accumulators need 32 registers.
 constexpr int kShare = HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64 ? 4 : 2;
+
+// Calls fn(std::integral_constant<int, n>(), first) for n <= kShare rows at a time.
+template <class Fn>
+HWY_INLINE void WithRows(int64_t n_rows, const Fn& fn) {
+  for (int64_t first = 0; first < n_rows;) {
+    const int64_t n = std::min<int64_t>(n_rows - first, kShare);
+    if (n == 1) fn(std::integral_constant<int, 1>(), first);
+    if (n == 2) fn(std::integral_constant<int, 2>(), first);
+    if constexpr (kShare > 2) {
+      if (n == 3) fn(std::integral_constant<int, 3>(), first);
+      if (n == 4) fn(std::integral_constant<int, 4>(), first);
+    }
+    first += n;
+  }
+}
 
 // The sums of four vectors, as four consecutive floats.
 template <class D, class V = hn::Vec<D>>
@@ -54,13 +70,35 @@ HWY_INLINE void StoreSums4(D d, V a, V b, V c, V e, float* out) {
 struct Ahead {
   const uint8_t* slots = nullptr;
   int64_t slot_bytes = 0;
-  const int32_t* index = nullptr;  // [n]
+  const int32_t* index = nullptr;  // [n]; nullptr = one after the other from `slots` on
   int64_t n = 0;
+
+  // Without its first entries.
+  Ahead After(int64_t n_first) const {
+    n_first = std::min(n, n_first);
+    Ahead rest = *this;
+    if (index != nullptr) {
+      rest.index += n_first;
+    } else {
+      rest.slots += n_first * slot_bytes;
+    }
+    rest.n -= n_first;
+    return rest;
+  }
 };
+
+// Slots that are prefetched at a time.
+constexpr int64_t kFetch = 4;
 
 // Prefetches entries [first, first + n), as far as they exist.
 HWY_INLINE void Fetch(const Ahead& ahead, int64_t first, int64_t n) {
   const int64_t end = std::min(ahead.n, first + n);
+  if (ahead.index == nullptr) {
+    // Every line once: those that begin among these slots.
+    const uint8_t* last = ahead.slots + end * ahead.slot_bytes;
+    for (const uint8_t* at = ahead.slots + first * ahead.slot_bytes; at < last; at += 64) hwy::Prefetch(at);
+    return;
+  }
   for (int64_t i = first; i < end; ++i) {
     const uint8_t* slot = ahead.slots + ahead.index[i] * ahead.slot_bytes;
     for (int64_t b = 0; b < ahead.slot_bytes; b += 64) hwy::Prefetch(slot + b);
@@ -145,21 +183,17 @@ void ScoreTile(const TileArgs& t) {
   }
 }
 
+// The same tile for rows from `first` on; the first ones have prefetched what comes.
+HWY_INLINE TileArgs ForRows(TileArgs t, int64_t first) {
+  t.q += first * t.head_dim;
+  t.scores += first * t.score_stride;
+  if (first > 0) t.ahead.n = 0;
+  return t;
+}
+
 template <class D, DType kType>
-void ScoreRows(TileArgs t, int64_t n_rows) {
-  while (n_rows > 0) {
-    const int64_t n = std::min<int64_t>(n_rows, kShare);
-    if (n == 1) ScoreTile<D, kType, 1>(t);
-    if (n == 2) ScoreTile<D, kType, 2>(t);
-    if constexpr (kShare > 2) {
-      if (n == 3) ScoreTile<D, kType, 3>(t);
-      if (n == 4) ScoreTile<D, kType, 4>(t);
-    }
-    n_rows -= n;
-    t.q += n * t.head_dim;
-    t.scores += n * t.score_stride;
-    t.ahead.n = 0;
-  }
+void ScoreRows(const TileArgs& t, int64_t n_rows) {
+  WithRows(n_rows, [&](auto rows, int64_t first) { ScoreTile<D, kType, rows()>(ForRows(t, first)); });
 }
 
 template <class D>
@@ -168,29 +202,76 @@ bool Divides(int64_t head_dim, int64_t n_pairs) {
   return n_pairs % kStep == 0 && (head_dim - 2 * n_pairs) % kStep == 0;
 }
 
-// Keys that are transformed are read from their decoded form, which stays in the L1 cache.
+// Scores over keys of a transformed type that are used as they are: the queries are transformed instead
+// (PrepareQueries).
+template <class Block, int kM>
+void ScoreCodes(const TileArgs& t) {
+  const DF d;
+  using V = hn::Vec<DF>;
+  constexpr int kVectors = kBlockVectors<Block>;
+  for (int64_t slot = 0; slot < t.n_slots; slot += 4) {
+    const uint8_t* key[4];
+    WEIR_UNROLL
+    for (int64_t j = 0; j < 4; ++j) {
+      key[j] = t.keys + t.index[std::min(slot + j, t.n_slots - 1)] * t.slot_bytes;
+    }
+    Fetch(t.ahead, slot, 4);
+    V acc[kM][4];
+    WEIR_UNROLL
+    for (int m = 0; m < kM; ++m) {
+      WEIR_UNROLL
+      for (int j = 0; j < 4; ++j) acc[m][j] = hn::Zero(d);
+    }
+    for (int64_t i = 0; i < t.head_dim; i += Block::kElements) {
+      V q[kM][kVectors];
+      WEIR_UNROLL
+      for (int m = 0; m < kM; ++m) {
+        WEIR_UNROLL
+        for (int n = 0; n < kVectors; ++n) q[m][n] = hn::LoadU(d, t.q + m * t.head_dim + i + n * kLanes);
+      }
+      WEIR_UNROLL
+      for (int j = 0; j < 4; ++j) {
+        V x[kVectors];
+        LoadElements<Block>(key[j], x);
+        key[j] += sizeof(Block);
+        WEIR_UNROLL
+        for (int m = 0; m < kM; ++m) {
+          WEIR_UNROLL
+          for (int n = 0; n < kVectors; ++n) acc[m][j] = hn::MulAdd(q[m][n], x[n], acc[m][j]);
+        }
+      }
+    }
+    WEIR_UNROLL
+    for (int m = 0; m < kM; ++m) {
+      StoreSums4(d, acc[m][0], acc[m][1], acc[m][2], acc[m][3], t.scores + m * t.score_stride + slot);
+    }
+  }
+}
+
+// Keys that are transformed and rotated are read from their decoded form, which stays in the L1 cache.
 template <DType kType>
 void ScoreAny(TileArgs t, int64_t n_rows, float* decoded) {
   if constexpr (!IsTransformed(kType)) {
     if (Divides<DF>(t.head_dim, t.n_pairs)) return ScoreRows<DF, kType>(t, n_rows);
     if (Divides<DF8>(t.head_dim, t.n_pairs)) return ScoreRows<DF8, kType>(t, n_rows);
-  } else if (t.n_pairs > 0 && Divides<DF>(t.head_dim, t.n_pairs)) {
-    // Every key at its place in the tile, where its angles are.
-    for (int64_t s = 0; s < t.n_slots; ++s) {
-      DecodeSlot<kType>(t.keys + t.index[s] * t.slot_bytes, t.head_dim, decoded + t.index[s] * t.head_dim);
-    }
-    t.keys = reinterpret_cast<const uint8_t*>(decoded);
-    t.slot_bytes = t.head_dim * static_cast<int64_t>(sizeof(float));
-    return ScoreRows<DF, DType::kF32>(t, n_rows);
+  } else if (t.n_pairs == 0) {
+    return WithRows(n_rows, [&](auto rows, int64_t first) {
+      ScoreCodes<typename BlockOf<kType>::type, rows()>(ForRows(t, first));
+    });
   }
+  [[maybe_unused]] const float factor = IsTransformed(kType) ? HadamardFactor(t.head_dim) : 1.0f;
+  const bool rotate_here = !Divides<DF>(t.head_dim, t.n_pairs);
   for (int64_t s = 0; s < t.n_slots; ++s) {
-    float* key = decoded + s * t.head_dim;
-    DecodeSlot<kType>(t.keys + t.index[s] * t.slot_bytes, t.head_dim, key);
-    if (t.n_pairs > 0) RotatePairs(t.cos + t.index[s] * t.n_pairs, t.sin + t.index[s] * t.n_pairs, t.n_pairs, key, key);
+    // Where it is rotated later, every key at its place in the tile, where its angles are.
+    const int64_t at = t.index[s];
+    float* key = decoded + (rotate_here ? s : at) * t.head_dim;
+    DecodeSlot<kType>(t.keys + at * t.slot_bytes, t.head_dim, factor, key);
+    if (rotate_here && t.n_pairs > 0) RotatePairs(t.cos + at * t.n_pairs, t.sin + at * t.n_pairs, t.n_pairs, key, key);
   }
-  t.index = kInOrder.data();
   t.keys = reinterpret_cast<const uint8_t*>(decoded);
   t.slot_bytes = t.head_dim * static_cast<int64_t>(sizeof(float));
+  if (!rotate_here) return ScoreRows<DF, DType::kF32>(t, n_rows);
+  t.index = kInOrder.data();
   t.n_pairs = 0;
   ScoreRows<DF8, DType::kF32>(t, n_rows);
 }

@@ -71,7 +71,7 @@ HWY_INLINE void MixElements(const uint8_t* values, const int32_t* index, int64_t
     for (int n = 0; n < kN; ++n) acc[m][n] = hn::LoadU(d, out + m * out_stride + i + n * kStep);
   }
   for (int64_t s = 0; s < n_slots; ++s) {
-    if (i == 0) Fetch(ahead, s, 1);
+    if (i == 0 && s % kFetch == 0) Fetch(ahead, s, kFetch);
     V v[kN];
     WEIR_UNROLL
     for (int n = 0; n < kN; ++n) v[n] = LoadStored<kType>(d, values + index[s] * slot_bytes, i + n * kStep);
@@ -90,8 +90,9 @@ HWY_INLINE void MixElements(const uint8_t* values, const int32_t* index, int64_t
 }
 
 template <DType kType, int kM>
-void MixRows(const uint8_t* values, const int32_t* index, int64_t slot_bytes, int64_t n_slots, int64_t head_dim,
-             const float* p, float* out, int64_t out_stride, const Ahead& ahead) {
+void MixRows(const uint8_t* values, const int32_t* index, int64_t n_slots, int64_t head_dim, const float* p, float* out,
+             int64_t out_stride, const Ahead& ahead) {
+  const int64_t slot_bytes = SlotBytes(kType, head_dim);
   int64_t i = 0;
   for (; i + 4 * kLanes <= head_dim; i += 4 * kLanes) {
     MixElements<DF, kType, kM, 4>(values, index, slot_bytes, n_slots, i, p, out, out_stride, ahead);
@@ -107,123 +108,128 @@ void MixRows(const uint8_t* values, const int32_t* index, int64_t slot_bytes, in
   }
 }
 
-template <DType kType>
-void MixAny(const uint8_t* values, const int32_t* index, int64_t n_slots, int64_t head_dim, int64_t n_rows,
-            const float* p, float* out, int64_t out_stride, Ahead ahead) {
-  const int64_t slot_bytes = SlotBytes(kType, head_dim);
-  while (n_rows > 0) {
-    const int64_t n = std::min<int64_t>(n_rows, kShare);
-    if (n == 1) MixRows<kType, 1>(values, index, slot_bytes, n_slots, head_dim, p, out, out_stride, ahead);
-    if (n == 2) MixRows<kType, 2>(values, index, slot_bytes, n_slots, head_dim, p, out, out_stride, ahead);
-    if constexpr (kShare > 2) {
-      if (n == 3) MixRows<kType, 3>(values, index, slot_bytes, n_slots, head_dim, p, out, out_stride, ahead);
-      if (n == 4) MixRows<kType, 4>(values, index, slot_bytes, n_slots, head_dim, p, out, out_stride, ahead);
-    }
-    n_rows -= n;
-    p += n * kScoreStride;
-    out += n * out_stride;
-    ahead.n = 0;
-  }
+// Numbers of up to kRopeTile slots' blocks that are added up together, as F16: those at `offset` of each.
+struct HalfNumbers {
+  HWY_ALIGN uint16_t at[kRopeTile];
+};
+HWY_INLINE void Gather(const uint8_t* values, const int32_t* index, int64_t slot_bytes, int64_t n_slots,
+                       HalfNumbers* out) {
+  for (int64_t s = 0; s < n_slots; ++s) std::memcpy(&out->at[s], values + index[s] * slot_bytes, sizeof(uint16_t));
+}
+HWY_INLINE hn::Vec<DF> NumbersFrom(const HalfNumbers& numbers, int64_t s) {
+  const hn::Rebind<hwy::float16_t, DF> dh;
+  return hn::PromoteTo(DF(), hn::Load(dh, reinterpret_cast<const hwy::float16_t*>(numbers.at + s)));
 }
 
-// out[m] += sum_s p[m, s] * v[index[s]] for one block of transformed values: `values` begins at the first slot's. The
-// weights carry the scales, and what codes share is added as a sum.
-template <class Block, int kM>
-HWY_INLINE void MixBlock(const uint8_t* values, const int32_t* index, int64_t slot_bytes, int64_t n_slots,
-                         const float* p, float* out, int64_t out_stride, const Ahead& ahead) {
-  constexpr int kVectors = Block::kElements / static_cast<int>(kLanes);
+// MixElements for kBlocks blocks of transformed values of at most kRopeTile slots: `values` begins at the first slot's.
+// The weights carry the scales, and what codes share is added as a sum.
+template <class Block, int kM, int kBlocks>
+HWY_INLINE void MixBlocks(const uint8_t* values, const int32_t* index, int64_t slot_bytes, int64_t n_slots,
+                          const float* p, float* out, int64_t out_stride, const Ahead& ahead) {
+  constexpr int kVectors = kBlockVectors<Block>;
   const DF d;
   using V = hn::Vec<DF>;
-  HWY_ALIGN float scale[kRopeTile] = {}, addend[kRopeTile] = {};
-  for (int64_t s = 0; s < n_slots; ++s) {
-    const BlockNumbers numbers = NumbersOf<Block>(values + index[s] * slot_bytes);
-    scale[s] = numbers.scale;
-    addend[s] = numbers.addend;
+  // Zero from n_slots on, where the weights are zero or cannot be relied on.
+  HalfNumbers scale[kBlocks] = {};
+  [[maybe_unused]] HalfNumbers minimum[Block::kCodes.has_addend() ? kBlocks : 1] = {};
+  WEIR_UNROLL
+  for (int b = 0; b < kBlocks; ++b) {
+    const uint8_t* block = values + b * static_cast<int64_t>(sizeof(Block));
+    Gather(block + offsetof(Block, d), index, slot_bytes, n_slots, &scale[b]);
+    if constexpr (Block::kCodes.has_addend()) {
+      Gather(block + offsetof(Block, m), index, slot_bytes, n_slots, &minimum[b]);
+    }
   }
-  HWY_ALIGN float weight[kM][kRopeTile];
-  V acc[kM][kVectors];
+  HWY_ALIGN float weight[kM][kBlocks][kRopeTile];
+  V acc[kM][kBlocks][kVectors];
   WEIR_UNROLL
   for (int m = 0; m < kM; ++m) {
-    V shared = hn::Zero(d);
-    for (int64_t s = 0; s < kRopeTile; s += kLanes) {
-      const V of_row = hn::LoadU(d, p + m * kScoreStride + s);
-      hn::Store(hn::Mul(of_row, hn::Load(d, scale + s)), d, weight[m] + s);
-      // Beyond n_slots, weights may be anything.
-      shared = hn::Add(shared, hn::IfThenElseZero(hn::Ne(hn::Load(d, addend + s), hn::Zero(d)),
-                                                  hn::Mul(of_row, hn::Load(d, addend + s))));
-    }
-    const V sum = hn::SumOfLanes(d, shared);
     WEIR_UNROLL
-    for (int j = 0; j < kVectors; ++j) acc[m][j] = hn::Add(sum, hn::LoadU(d, out + m * out_stride + j * kLanes));
-  }
-  for (int64_t s = 0; s < n_slots; ++s) {
-    Fetch(ahead, s, 1);
-    V v[kVectors];
-    LoadCodes<Block>(values + index[s] * slot_bytes, v);
-    WEIR_UNROLL
-    for (int m = 0; m < kM; ++m) {
-      const V w = hn::Set(d, weight[m][s]);
+    for (int b = 0; b < kBlocks; ++b) {
+      V shared = hn::Zero(d);
+      for (int64_t s = 0; s < kRopeTile; s += kLanes) {
+        const V scales = NumbersFrom(scale[b], s);
+        const V of_row = hn::IfThenElseZero(hn::Ne(scales, hn::Zero(d)), hn::LoadU(d, p + m * kScoreStride + s));
+        const V weights = hn::Mul(of_row, scales);
+        hn::Store(weights, d, weight[m][b] + s);
+        if constexpr (Block::kCodes.has_addend()) {
+          const V minima = NumbersFrom(minimum[b], s);
+          const V of_slots = hn::LoadU(d, p + m * kScoreStride + s);
+          shared = hn::Add(shared, hn::IfThenElseZero(hn::Ne(minima, hn::Zero(d)), hn::Mul(of_slots, minima)));
+        } else {
+          shared = hn::MulAdd(weights, hn::Set(d, -static_cast<float>(Block::kCodes.offset())), shared);
+        }
+      }
+      const V sum = hn::SumOfLanes(d, shared);
+      const float* sums = out + m * out_stride + b * Block::kElements;
       WEIR_UNROLL
-      for (int j = 0; j < kVectors; ++j) acc[m][j] = hn::MulAdd(w, v[j], acc[m][j]);
+      for (int j = 0; j < kVectors; ++j) acc[m][b][j] = hn::Add(sum, hn::LoadU(d, sums + j * kLanes));
+    }
+  }
+  for (int64_t s = 0; s < n_slots; ++s) {
+    if (s % kFetch == 0) Fetch(ahead, s, kFetch);
+    const uint8_t* block = values + index[s] * slot_bytes;
+    WEIR_UNROLL
+    for (int b = 0; b < kBlocks; ++b) {
+      V v[kVectors];
+      LoadCodes<Block>(block + b * static_cast<int64_t>(sizeof(Block)), v);
+      WEIR_UNROLL
+      for (int m = 0; m < kM; ++m) {
+        const V w = hn::Set(d, weight[m][b][s]);
+        WEIR_UNROLL
+        for (int j = 0; j < kVectors; ++j) acc[m][b][j] = hn::MulAdd(w, v[j], acc[m][b][j]);
+      }
     }
   }
   WEIR_UNROLL
   for (int m = 0; m < kM; ++m) {
     WEIR_UNROLL
-    for (int j = 0; j < kVectors; ++j) hn::StoreU(acc[m][j], d, out + m * out_stride + j * kLanes);
+    for (int b = 0; b < kBlocks; ++b) {
+      float* sums = out + m * out_stride + b * Block::kElements;
+      WEIR_UNROLL
+      for (int j = 0; j < kVectors; ++j) hn::StoreU(acc[m][b][j], d, sums + j * kLanes);
+    }
   }
 }
 
+// MixRows for transformed values; the sums stay transformed (MergePartials).
 template <class Block, int kM>
-void MixTile(const uint8_t* values, const int32_t* index, int64_t n_slots, int64_t head_dim, const float* p, float* out,
-             int64_t out_stride, Ahead ahead) {
+void MixTransformed(const uint8_t* values, const int32_t* index, int64_t n_slots, int64_t head_dim, const float* p,
+                    float* out, int64_t out_stride, Ahead ahead) {
   const int64_t n_blocks = head_dim / Block::kElements, slot_bytes = n_blocks * static_cast<int64_t>(sizeof(Block));
-  for (int64_t b = 0; b < n_blocks; ++b) {
-    MixBlock<Block, kM>(values + b * static_cast<int64_t>(sizeof(Block)), index, slot_bytes, n_slots, p,
-                        out + b * Block::kElements, out_stride, ahead);
-    ahead.n = 0;
-  }
-}
-
-// Transformed values; the sums stay transformed (MergePartials).
-template <class Block>
-void MixTransformed(const uint8_t* values, const int32_t* index, int64_t n_slots, int64_t head_dim, int64_t n_rows,
-                    const float* p, float* out, int64_t out_stride, Ahead ahead) {
   for (int64_t first = 0; first < n_slots; first += kRopeTile) {
     const int64_t n = std::min<int64_t>(kRopeTile, n_slots - first);
     Ahead of_tile = ahead;
     of_tile.n = std::min(n, ahead.n);
-    for (int64_t m = 0; m < n_rows;) {
-      const int64_t n_shared = std::min<int64_t>(n_rows - m, kShare);
-      const float* weights = p + m * kScoreStride + first;
-      float* sums = out + m * out_stride;
-      const auto mix = [&](auto rows) {
-        MixTile<Block, rows()>(values, index + first, n, head_dim, weights, sums, out_stride, of_tile);
-      };
-      if (n_shared == 1) mix(std::integral_constant<int, 1>());
-      if (n_shared == 2) mix(std::integral_constant<int, 2>());
-      if constexpr (kShare > 2) {
-        if (n_shared == 3) mix(std::integral_constant<int, 3>());
-        if (n_shared == 4) mix(std::integral_constant<int, 4>());
-      }
-      m += n_shared;
+    ahead = ahead.After(n);
+    const auto mix = [&](auto blocks, int64_t b) HWY_ATTR {
+      MixBlocks<Block, kM, blocks()>(values + b * static_cast<int64_t>(sizeof(Block)), index + first, slot_bytes, n,
+                                     p + first, out + b * Block::kElements, out_stride, of_tile);
       of_tile.n = 0;
+    };
+    int64_t b = 0;
+    // As many accumulators as MixRows has.
+    if constexpr (kLanes == 16) {
+      for (; b + 2 <= n_blocks; b += 2) mix(std::integral_constant<int, 2>(), b);
     }
-    const int64_t fetched = std::min(n, ahead.n);
-    ahead.index += fetched;
-    ahead.n -= fetched;
+    for (; b < n_blocks; ++b) mix(std::integral_constant<int, 1>(), b);
   }
 }
 
 void Mix(DType type, const uint8_t* values, const int32_t* index, int64_t n_slots, int64_t head_dim, int64_t n_rows,
-         const float* p, float* out, int64_t out_stride, const Ahead& ahead) {
+         const float* p, float* out, int64_t out_stride, Ahead ahead) {
   WithSlotType(type, [&](auto kind) {
-    if constexpr (IsTransformed(kind())) {
-      using Block = typename BlockOf<kind()>::type;
-      MixTransformed<Block>(values, index, n_slots, head_dim, n_rows, p, out, out_stride, ahead);
-    } else {
-      MixAny<kind()>(values, index, n_slots, head_dim, n_rows, p, out, out_stride, ahead);
-    }
+    WithRows(n_rows, [&](auto rows, int64_t first) {
+      const float* weights = p + first * kScoreStride;
+      float* sums = out + first * out_stride;
+      if constexpr (IsTransformed(kind())) {
+        using Block = typename BlockOf<kind()>::type;
+        MixTransformed<Block, rows()>(values, index, n_slots, head_dim, weights, sums, out_stride, ahead);
+      } else {
+        MixRows<kind(), rows()>(values, index, n_slots, head_dim, weights, sums, out_stride, ahead);
+      }
+      ahead.n = 0;
+    });
   });
 }
 
@@ -260,19 +266,19 @@ void SoftmaxBlock(float* p, int64_t n_slots, int64_t n_hidden, int64_t n_visible
   sum += hn::GetLane(hn::SumOfLanes(d, sum_v));
 }
 
-// Scales the queries; also rotates them if stored keys are rotated, otherwise only prepares their angles.
+// Scales the queries. Where stored keys are rotated, or need no rotation, also rotates them and transforms them as the
+// keys; otherwise only prepares their angles.
 void PrepareQueries(const HeadTask& task, int64_t n_rows, const SlotScratch& s) {
   const AttentionArgs& args = *task.args;
   const int64_t head_dim = args.head_dim, n_pairs = task.n_pairs();
   for (int64_t j = 0; j < n_rows; ++j) {
     float* q = s.q + j * head_dim;
     ScaleQuery(task.q(j), args, q);
-    if (n_pairs == 0) continue;
-    if (args.keys_rotated) {
-      const int64_t row = task.row(j);
-      RotatePairs(args.row_cos + row * n_pairs, args.row_sin + row * n_pairs, n_pairs, q, q);
-    } else {
+    if (task.rotate_keys()) {
       AnglesOf(*args.rope, task.own_slot(j), s.cos + j * n_pairs, s.sin + j * n_pairs);
+    } else {
+      RotateQuery(task, j, q);
+      if (IsTransformed(args.k_type)) Hadamard(q, head_dim);
     }
   }
 }
@@ -322,7 +328,7 @@ void AttendRange(const HeadTask& task, int64_t first, int64_t end, int64_t call_
   // A block's keys, as far as this call reads them.
   const auto keys_of = [&](int64_t block) {
     const int64_t n = std::clamp<int64_t>(call_end - block, 0, kSlotBlock);
-    if (selected == nullptr) return Ahead{keys + block * k_bytes, k_bytes, kInOrder.data(), n};
+    if (selected == nullptr) return Ahead{keys + block * k_bytes, k_bytes, nullptr, n};
     return Ahead{keys, k_bytes, selected + block, n};
   };
   if (begin >= end) return;
@@ -356,7 +362,8 @@ void AttendRange(const HeadTask& task, int64_t first, int64_t end, int64_t call_
       t.q = rotate ? s.q_tile : s.q;
       t.scores = s.p + at;
       t.score_stride = kScoreStride;
-      t.ahead = {values + from_slot * v_bytes, v_bytes, index + at, t.n_slots};
+      t.ahead = selected == nullptr ? Ahead{values + (block + at) * v_bytes, v_bytes, nullptr, t.n_slots}
+                                    : Ahead{values, v_bytes, index + at, t.n_slots};
       if (rotate) RotateQueries(task, n_rows, base, s);
       Score(args.k_type, t, n_rows, s.decoded);
       at += t.n_slots;

@@ -53,6 +53,8 @@ TEST(CpuAttention, EveryStorageType) {
   }
 }
 
+constexpr DType kTransformed[] = {DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1};
+
 // Heads of one and of several transformed blocks, of every form.
 TEST(CpuAttention, TransformedHeadsOfEverySize) {
   uint32_t seed = 150;
@@ -63,10 +65,30 @@ TEST(CpuAttention, TransformedHeadsOfEverySize) {
       shape.n_rot = static_cast<int>(seed % 3 ? dim : dim / 2);
       shape.n_heads = seed % 2 ? 4 : 10;
       shape.keys = keys;
-      shape.k_type = shape.v_type = DType::kQ4_0;
-      shape.window = seed % 4 == 0 ? 70 : 0;
+      shape.k_type = shape.v_type = kTransformed[seed % 4];
+      shape.window = seed % 5 == 0 ? 70 : 0;
       shape.segments = {{1, {67, 300}}, {2, {40, 2}}, {21, {90, 21}}};
       Check(shape, seed++);
+    }
+  }
+}
+
+// Sums of codes that are as large as they can be.
+TEST(CpuAttention, TransformsExtremeCodes) {
+  uint32_t seed = 180;
+  for (DType type : kTransformed) {
+    for (Keys keys : {Keys::kUnrotated, Keys::kRotated}) {
+      for (int64_t dim : {32, 64, 96}) {
+        Shape shape;
+        shape.head_dim = dim;
+        shape.n_rot = static_cast<int>(dim);
+        shape.keys = keys;
+        shape.k_type = shape.v_type = type;
+        shape.extreme = true;
+        shape.q_size = 0.2f;  // such keys are large: so that more than one of them counts
+        shape.segments = {{1, {300, 67}}, {3, {90, 40}}};
+        Check(shape, seed++);
+      }
     }
   }
 }

@@ -34,8 +34,9 @@ struct Shape {
   std::vector<SegmentShape> segments;
   float q_size = 1, softcap = 0;
   bool equal_scores = false, bf16 = false;
-  bool coarse = false;  // keys and values with few significant bits
-  double selected = 0;  // share of the slots that may be read, chosen at random; 0: no list
+  bool coarse = false;   // keys and values with few significant bits
+  bool extreme = false;  // transformed keys and values: whole blocks of smallest or largest codes, and of both in turns
+  double selected = 0;   // share of the slots that may be read, chosen at random; 0: no list
   bool sinks = false;
   int32_t window = 0;  // most slots that a row sees, plus or minus a random number; 0: all of them
 
@@ -44,7 +45,7 @@ struct Shape {
     s += " heads " + std::to_string(n_heads) + "/" + std::to_string(n_kv_heads) + " dim " + std::to_string(head_dim) +
          " rot " + std::to_string(n_rot) + " keys " + std::to_string(static_cast<int>(keys)) + " selected " +
          std::to_string(selected) + " window " + std::to_string(window) + " cap " + std::to_string(softcap) +
-         (sinks ? " sinks" : "") + (bf16 ? " bf16" : "") + (coarse ? " coarse:" : ":");
+         (sinks ? " sinks" : "") + (bf16 ? " bf16" : "") + (coarse ? " coarse" : "") + (extreme ? " extreme:" : ":");
     for (const SegmentShape& segment : segments) {
       s += " " + std::to_string(segment.n_rows) + " of";
       for (int32_t n : segment.n_slots) s += " " + std::to_string(n);
@@ -224,7 +225,23 @@ class Call {
       args.first_slot = s;
       ref::StoreSlots(args);
     }
+    if (shape_.extreme) SetExtremeCodes(type, &bytes);
     return bytes;
+  }
+
+  // In place of a block's codes, which are its last bytes, after one or two numbers of 16 bits.
+  void SetExtremeCodes(DType type, std::vector<uint8_t>* slots) {
+    const DTypeInfo& info = InfoOf(type);
+    const int numbers = info.block_bytes > 2 + 4 + 16 || info.block_bytes == 2 + 2 + 16 ? 4 : 2;
+    constexpr uint8_t kPatterns[] = {0x00, 0xff, 0x0f, 0xf0, 0xaa};
+    for (size_t at = 1; at < slots->size(); at += info.block_bytes) {
+      const uint32_t pattern = rng_() % 7;
+      for (int i = numbers; i < info.block_bytes; ++i) {
+        // The last kind differs by byte: sums of neighbours, or of elements 2, 4 or 8 apart, are the largest.
+        const uint32_t odd = pattern == 5 ? i & 1 : (i >> 2) & 1;
+        (*slots)[at + i] = pattern < 5 ? kPatterns[pattern] : odd != 0 ? 0xff : 0x00;
+      }
+    }
   }
 
   const Shape shape_;

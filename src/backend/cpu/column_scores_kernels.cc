@@ -67,15 +67,14 @@ void PrepareQueries(const ScoreBatch& batch, const BatchScratch& s) {
     const int64_t j = batch.row(i);
     float* q = s.q + i * head_dim;
     ScaleQuery(task.q(j), args, q);
-    if (n_pairs == 0) continue;
-    if (args.keys_rotated) {
-      const int64_t row = task.row(j);
-      RotatePairs(args.row_cos + row * n_pairs, args.row_sin + row * n_pairs, n_pairs, q, q);
-    } else if (DecodesKeys(batch)) {
+    if (task.rotate_keys() && DecodesKeys(batch)) {
       AnglesOf(*args.rope, task.n_visible(j) - 1, s.cos, s.sin);
       RotatePairs(s.cos, s.sin, n_pairs, q, q);
-    } else {
+    } else if (task.rotate_keys()) {
       AnglesOf(*args.rope, task.n_visible(j) - 1, s.row_cos + i * n_pairs, s.row_sin + i * n_pairs);
+    } else {
+      RotateQuery(task, j, q);
+      if (IsTransformed(args.k_type) && !DecodesKeys(batch)) Hadamard(q, head_dim);
     }
   }
 }
@@ -107,9 +106,11 @@ void ScoreStored(const ScoreBatch& batch, int64_t tile, TileArgs t, const BatchS
 void ScoreDecoded(const ScoreBatch& batch, int64_t tile, TileArgs t, const BatchScratch& s) {
   const AttentionArgs& args = *batch.task.args;
   const int64_t head_dim = args.head_dim, n_pairs = batch.task.n_pairs();
+  const float factor = HadamardFactor(head_dim);
   WithSlotType(args.k_type, [&](auto kind) {
-    for (int64_t i = 0; i < t.n_slots; ++i)
-      DecodeSlot<kind()>(t.keys + i * t.slot_bytes, head_dim, s.keys + i * head_dim);
+    for (int64_t i = 0; i < t.n_slots; ++i) {
+      DecodeSlot<kind()>(t.keys + i * t.slot_bytes, head_dim, factor, s.keys + i * head_dim);
+    }
   });
   for (int64_t i = 0; batch.task.rotate_keys() && i < t.n_slots; ++i) {
     AnglesOf(*args.rope, tile + i, s.cos, s.sin);
