@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Slots whose type is transformed (ops/kv_slots.h): blocks of 32 codes of 4 or 5 bits. Read as codes, or transformed back;
-// compiled once per target.
+// Slots whose type is transformed (ops/kv_slots.h): blocks of 32 codes of 4 or 5 bits. Read as codes, or transformed
+// back; compiled once per target.
 #if defined(WEIR_BACKEND_CPU_TRANSFORMED_SLOTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef WEIR_BACKEND_CPU_TRANSFORMED_SLOTS_INL_H_
 #undef WEIR_BACKEND_CPU_TRANSFORMED_SLOTS_INL_H_
@@ -120,7 +120,8 @@ HWY_INLINE void DecodeCodes(const uint8_t* slot, int64_t head_dim, float* out) {
   }
 }
 
-// Codes are transformed as bytes, as far as their sums fit into bytes: that takes a quarter of the operations of floats.
+// Codes are transformed as bytes, as far as their sums fit into bytes: that takes a quarter of the operations of
+// floats.
 #define WEIR_TRANSFORM_BYTES (HWY_TARGET <= HWY_AVX2 && HWY_ARCH_X86)
 
 #if WEIR_TRANSFORM_BYTES
@@ -189,7 +190,8 @@ HWY_INLINE void LoadTransformedCodes(const uint8_t* block, hn::Vec<DF> (&out)[kB
     for (int j = 0; j < kBlockVectors<Block>; ++j) out[j] = Butterfly<8>(out[j]);
   }
   WEIR_UNROLL
-  for (int apart = kLeft == 8 && kLanes == 8 ? 1 : 16 / static_cast<int>(kLanes); apart < kBlockVectors<Block>; apart *= 2) {
+  for (int apart = kLeft == 8 && kLanes == 8 ? 1 : 16 / static_cast<int>(kLanes); apart < kBlockVectors<Block>;
+       apart *= 2) {
     WEIR_UNROLL
     for (int j = 0; j < kBlockVectors<Block>; ++j) {
       if ((j & apart) != 0) continue;
@@ -212,8 +214,8 @@ HWY_INLINE void LoadTransformedCodes(const uint8_t* block, hn::Vec<DF> (&out)[kB
 }
 #endif
 
-// A block transformed back among its own elements. Of what codes share, only the sum over the block remains, in its first
-// element.
+// A block transformed back among its own elements. Of what codes share, only the sum over the block remains, in its
+// first element.
 template <class Block>
 HWY_INLINE void LoadTransformed(const uint8_t* block, float factor, hn::Vec<DF> (&out)[kBlockVectors<Block>]) {
   const DF d;
