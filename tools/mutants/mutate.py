@@ -41,9 +41,8 @@ WORDS = {
     "std::min": "std::max",
     "std::max": "std::min",
 }
-OPERATOR = re.compile(
-    r"(?<= )(" + "|".join(re.escape(op) for op in sorted(OPERATORS, key=len, reverse=True)) + r")(?= )"
-)
+LONGEST_FIRST = "|".join(re.escape(op) for op in sorted(OPERATORS, key=len, reverse=True))
+OPERATOR = re.compile(rf"(?<= )({LONGEST_FIRST})(?= )")
 WORD = re.compile(r"(?<![\w:.])(" + "|".join(re.escape(word) for word in WORDS) + r")(?![\w])")
 NUMBER = re.compile(r"(?<![\w.'])(\d+)(?![\w.'])")
 CONDITION = re.compile(r"\b(?:if|while) \((?=[^;]*\) ?[{\w])")

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mutation testing: changes one operator, constant or condition of the library at a time, and runs the tests that should notice.
+"""Mutation testing: changes one operator, constant or condition of the library at a time, and runs the tests that
+should notice.
 
     python3 tools/mutants/run.py --n 500 --seed 1 --out build/mutants.jsonl
     python3 tools/mutants/run.py --out build/mutants.jsonl --report build/mutants.md     # what there is so far
 
-Works in a checkout and a build folder of its own below --tree, so that a run that is killed leaves nothing behind in yours.
-A mutant is killed by a test that fails, crashes or takes ten times as long; it survives if none does. Tests run in this
-order: the one beside the source, those of its folder, those of tests/conformance, the shortest first, until one fails or
---most-seconds are over. What the compiler refuses does not count. Folders take turns; within one, every possible mutant is
-as likely. The same seed draws the same mutants from the same sources; those that --out has already are not run again.
+Works in a checkout and a build folder of its own below --tree, so that a run that is killed leaves nothing behind in
+yours. A mutant is killed by a test that fails, crashes or takes ten times as long; it survives if none does. Tests run
+in this order: the one beside the source, those of its folder, those of tests/conformance, the shortest first, until one
+fails or --most-seconds are over. What the compiler refuses does not count. Folders take turns; within one, every
+possible mutant is as likely. The same seed draws the same mutants from the same sources; those that --out has already
+are not run again.
 """
 
 import argparse
