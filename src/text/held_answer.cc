@@ -89,13 +89,19 @@ Result<CallParts> Write(const HeldAnswer& answer, const AnswerForm& reading, std
 // Finds out how far each tool can be held, with work that is bounded for all of them together.
 class Trials {
  public:
-  Trials(const HeldAnswer& answer, const AnswerForm& reading, std::shared_ptr<const FormVocab> vocab)
-      : answer_(answer), reading_(reading), vocab_(std::move(vocab)) {}
+  Trials(const HeldAnswer& answer, const AnswerForm& reading, std::shared_ptr<const FormVocab> vocab,
+         std::shared_ptr<FormRoom> room)
+      : answer_(answer), reading_(reading), vocab_(std::move(vocab)), room_(std::move(room)) {
+    if (room_ != nullptr) {
+      limits_ = room_->limits();
+      work_ = limits_.work;
+    }
+  }
 
   // Whether the tool alone can be held so.
   Status Try(const Tool& tool) {
-    if (size_ > 2 * forms::kMaxNetworkSize) return InvalidArgument("the tools before it are too large");
-    FormBuilder builder(vocab_);
+    if (size_ > 2 * limits_.network) return InvalidArgument("the tools before it are too large");
+    FormBuilder builder(vocab_, room_);
     builder.work() = work_;
     const auto parts = Write(answer_, reading_, {tool}, &builder);
     work_ = builder.work();
@@ -108,6 +114,8 @@ class Trials {
   const HeldAnswer& answer_;
   const AnswerForm& reading_;
   const std::shared_ptr<const FormVocab> vocab_;
+  const std::shared_ptr<FormRoom> room_;
+  forms::FormLimits limits_;
   forms::SchemaWork work_;
   int64_t size_ = 0;
 };
@@ -117,8 +125,8 @@ class Trials {
 class AnswerBuilder {
  public:
   AnswerBuilder(const HeldAnswer& answer, const AnswerForm& reading, std::shared_ptr<const FormVocab> vocab,
-                std::vector<Tool> tools)
-      : answer_(answer), reading_(reading), tools_(std::move(tools)), builder_(std::move(vocab)) {}
+                std::shared_ptr<FormRoom> room, std::vector<Tool> tools)
+      : answer_(answer), reading_(reading), tools_(std::move(tools)), builder_(std::move(vocab), std::move(room)) {}
 
   Result<std::shared_ptr<const Form>> Build() {
     WEIR_ASSIGN_OR_RETURN(const Part inner, Inner());
@@ -173,7 +181,9 @@ class AnswerBuilder {
 }  // namespace
 
 Result<std::shared_ptr<const Form>> MakeForm(const HeldAnswer& answer, const AnswerForm& reading,
-                                             std::shared_ptr<const FormVocab> vocab) {
+                                             std::shared_ptr<const FormVocab> vocab, std::shared_ptr<FormRoom> room) {
+  FormWork work(room.get());
+  WEIR_RETURN_IF_ERROR(work.status());
   std::vector<const Json*> functions;
   for (const Json& tool : answer.tools) {
     const std::string& name = tool["function"]["name"].get_ref<const std::string&>();
@@ -196,13 +206,13 @@ Result<std::shared_ptr<const Form>> MakeForm(const HeldAnswer& answer, const Ans
     return tools;
   };
   const auto build = [&](std::vector<Tool> tools) {
-    return AnswerBuilder(answer, reading, vocab, std::move(tools)).Build();
+    return AnswerBuilder(answer, reading, vocab, room, std::move(tools)).Build();
   };
   auto whole = build(at(Level::kWhole));
   if (whole.ok() || functions.empty()) return whole;
   // Something cannot be held: each tool as far as it can.
   std::vector<Tool> tools;
-  Trials trials(answer, reading, vocab);
+  Trials trials(answer, reading, vocab, room);
   for (const Json* function : functions) {
     Tool tool = ToolAt(answer, *function, Level::kWhole);
     const Status held = trials.Try(tool);

@@ -29,8 +29,9 @@ struct HeldAnswer {
 
 // A strict tool is held to its whole schema: kInvalidArgument, in one line, where that cannot be done. Of other tools'
 // schemas what cannot be held is left out.
-// REQUIRES: there are tools or words.
+// REQUIRES: there are tools or words. `room` and its errors: as in text/forms/form.h.
 Result<std::shared_ptr<const Form>> MakeForm(const HeldAnswer& answer, const AnswerForm& reading,
-                                             std::shared_ptr<const FormVocab> vocab);
+                                             std::shared_ptr<const FormVocab> vocab,
+                                             std::shared_ptr<FormRoom> room = nullptr);
 
 }  // namespace weir

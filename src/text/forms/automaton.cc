@@ -13,26 +13,52 @@ uint64_t Mix(uint64_t hash, uint64_t value) {
 
 }  // namespace
 
-Automaton::Automaton(std::shared_ptr<const Network> network)
-    : network_(std::move(network)), n_classes_(network_->n_classes()) {
+Automaton::Automaton(std::shared_ptr<const Network> network, const FormLimits& limits, std::shared_ptr<FormRoom> room)
+    : network_(std::move(network)),
+      n_classes_(network_->n_classes()),
+      limits_(limits),
+      share_(room),
+      bounded_(room != nullptr) {
+  // These there are in any case, but without memory for them nothing is read.
+  constexpr size_t kFirst = 64;
+  frames_.reserve(kFirst), items_.reserve(kFirst), stacks_.reserve(kFirst), states_.reserve(4);
+  next_.reserve(4 * static_cast<size_t>(n_classes_));
+  Cover(0);
   (void)Intern({}, false, false);       // kNoStacks
   (void)Intern({}, true, false);        // kBottom
   (void)Intern({}, false, true);        // kUnknown
   (void)InternState({}, false, false);  // kDead
   std::fill(next_.begin(), next_.end(), kDead);
+  if (failed_) return;
   Add(PlaceOf(network_->start, 0), kBottom);
   start_ = Close();
 }
 
 int64_t Automaton::bytes() const {
-  constexpr int64_t kMapEntry = 48;
-  auto n_maps =
-      static_cast<int64_t>(stacks_by_hash_.size() + states_by_hash_.size() + unions_.size() + outline_.size());
+  constexpr int64_t kMapEntry = 64;  // and the table of its map, also while that grows
+  auto n_maps = static_cast<int64_t>(stacks_by_hash_.size() + states_by_hash_.size() + unions_.size() +
+                                     outline_.size() + reached_.size());
   for (const auto& [n_bytes, known] : within_) n_maps += static_cast<int64_t>(known.size());
   return static_cast<int64_t>((frames_.capacity() + items_.capacity()) * sizeof(Frame) +
                               stacks_.capacity() * sizeof(Stacks) + states_.capacity() * sizeof(StateInfo) +
-                              next_.capacity() * sizeof(State)) +
+                              next_.capacity() * sizeof(State) + todo_.capacity() * sizeof(Place64)) +
          n_maps * kMapEntry;
+}
+
+bool Automaton::Cover(int64_t more) {
+  const int64_t want = bytes() + more;
+  if (bounded_ ? !share_.Cover(want) : want > kMaxAutomatonBytes) Refuse();
+  return !failed_;
+}
+
+template <typename T>
+bool Automaton::Grow(std::vector<T>* list, size_t n) {
+  const size_t need = list->size() + n;
+  if (need <= list->capacity()) return true;
+  const size_t want = std::max({need, list->capacity() + list->capacity() / 2, size_t{64}});
+  if (!Cover(static_cast<int64_t>(want * sizeof(T)))) return false;
+  list->reserve(want);
+  return true;
 }
 
 bool Automaton::Spend(int64_t n) {
@@ -70,10 +96,12 @@ void Automaton::Add(Place64 place, int32_t stacks) {
     const int32_t both = Union(it->second, stacks);
     if (both == it->second) return;
     it->second = both;
-  } else if (std::ssize(reached_) > kMaxStateNodes) {
+  } else if (std::ssize(reached_) > limits_.state_nodes) {
     failed_ = true;
+  } else if (reached_.size() % 256 == 0) {
+    Cover(0);
   }
-  todo_.push_back(place);
+  if (Grow(&todo_, 1)) todo_.push_back(place);
 }
 
 void Automaton::Follow(Place64 place, int32_t stacks) {
@@ -121,7 +149,7 @@ Automaton::State Automaton::Close() {
     Follow(place, stacks);
   }
   std::vector<Frame> items;
-  if (!failed_) {
+  if (!failed_ && Cover(3 * static_cast<int64_t>(reached_.size() * sizeof(Frame)))) {
     for (const auto& [place, stacks] : reached_) {
       const int32_t node = NodeOf(place);
       const bool reads = network_->nodes[At(node)].bytes < network_->nodes[At(node) + 1].bytes;
@@ -135,7 +163,10 @@ Automaton::State Automaton::Close() {
     int32_t& reach = states_[At(out)].reach;
     for (const auto& [place, stacks] : reached_) reach = std::max(reach, stacks_[At(stacks)].depth);
   }
-  if (reached_.bucket_count() > 4096) reached_ = {};  // clearing looks at every bucket
+  if (reached_.bucket_count() > 4096) {  // clearing looks at every bucket
+    reached_ = {};
+    todo_ = {};
+  }
   reached_.clear();
   todo_.clear();
   can_end_ = escaped_ = false;
@@ -216,7 +247,8 @@ int32_t Automaton::Intern(std::vector<Frame> frames, bool bottom, bool unknown) 
     }
   }
   Spend(1 + std::ssize(frames));
-  failed_ |= bytes() > kMaxAutomatonBytes;
+  const bool first_ones = stacks_.size() < 3;
+  if (!first_ones && (!Grow(&frames_, frames.size()) || !Grow(&stacks_, 1) || !Cover(0))) return kNoStacks;
   Stacks set{static_cast<int32_t>(frames_.size()), 0, 0, bottom, unknown};
   for (const Frame& frame : frames) set.depth = std::max(set.depth, stacks_[At(frame.stacks)].depth + 1);
   frames_.insert(frames_.end(), frames.begin(), frames.end());
@@ -239,7 +271,10 @@ Automaton::State Automaton::InternState(const std::vector<Frame>& items, bool ca
     }
   }
   Spend(n_classes_ / 4 + std::ssize(items));
-  failed_ |= bytes() > kMaxAutomatonBytes;
+  const auto n_next = static_cast<size_t>(n_classes_);
+  if (!states_.empty() && (!Grow(&items_, items.size()) || !Grow(&states_, 1) || !Grow(&next_, n_next) || !Cover(0))) {
+    return kDead;
+  }
   StateInfo info{static_cast<int32_t>(items_.size()), 0, 0, can_end, escaped};
   for (const Frame& item : items) info.reach = std::max(info.reach, stacks_[At(item.stacks)].depth);
   items_.insert(items_.end(), items.begin(), items.end());
@@ -320,6 +355,7 @@ Automaton::State Automaton::Outline(State state) {
 Automaton::State Automaton::CopyTo(State state, Automaton* other) const {
   // Children before parents: a set of stacks has a higher number than those below it.
   const StateInfo info = states_[At(state)];
+  if (!other->Cover(static_cast<int64_t>(5 * stacks_.size()))) return kDead;
   std::vector<bool> needed(stacks_.size(), false);
   for (int32_t i = info.begin; i < info.end; ++i) needed[At(items_[At(i)].stacks)] = true;
   for (size_t s = stacks_.size(); s-- > 0;) {

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "text/forms/form_room.h"
 #include "text/forms/network.h"
 
 namespace weir::forms {
@@ -24,7 +25,6 @@ inline constexpr int kMaxNesting = 1000;  // of callers; what nests deeper is no
 // Steps, of some tens of nanoseconds: for one mask or one token; for all of a form, and what each token adds to that.
 // Where states are known no steps are taken.
 inline constexpr int64_t kMaxWork = 5'000'000, kFormWork = 50'000'000, kTokenWork = 50'000;
-inline constexpr int64_t kMaxStateNodes = 1 << 16;  // of one state
 inline constexpr int64_t kMaxAutomatonBytes = 64 << 20;
 
 // Not thread-safe.
@@ -34,18 +34,24 @@ class Automaton {
   static constexpr State kDead = 0;
   static constexpr int32_t kNoStacks = 0, kBottom = 1, kUnknown = 2;  // sets of stacks
 
-  explicit Automaton(std::shared_ptr<const Network> network);
+  // `room`: for all that it keeps; nullptr: kMaxAutomatonBytes.
+  explicit Automaton(std::shared_ptr<const Network> network, const FormLimits& limits = {},
+                     std::shared_ptr<FormRoom> room = nullptr);
 
   State start() const { return start_; }
   // Call before a mask or a token.
   void BeginWork(int64_t n_steps) {
     work_ = n_steps;
-    failed_ = false;
+    failed_ = refused_ = false;
   }
   // Steps that are left; below 0 if they were not enough.
   int64_t work_left() const { return work_; }
   // The work or the memory was not enough: results since BeginWork() mean nothing.
   bool failed() const { return failed_; }
+  // It was memory.
+  bool refused() const { return refused_; }
+  // As if the memory were not enough.
+  void Refuse() { failed_ = refused_ = true; }
 
   State Next(State state, uint8_t byte) {
     const State known = next_[Place(state, network_->class_of[byte])];
@@ -67,7 +73,7 @@ class Automaton {
   // whoever called it. Escaped() tells when it did not stay.
   State Outline(State state);
 
-  // The state in another automaton of the same network.
+  // The state in another automaton of the same network, whose memory may not be enough: other->failed().
   State CopyTo(State state, Automaton* other) const;
 
   int64_t bytes() const;
@@ -102,6 +108,11 @@ class Automaton {
     return At(state) * static_cast<size_t>(n_classes_) + static_cast<size_t>(c);
   }
   bool Spend(int64_t n);
+  // Room for n more in a list. Lists grow by half, and both are there for a moment.
+  template <typename T>
+  bool Grow(std::vector<T>* list, size_t n);
+  // Room for what there is, and so much more.
+  bool Cover(int64_t more);
   State Read(State state, int c);
   // Adds what follows without reading, and makes it a state.
   State Close();
@@ -119,6 +130,9 @@ class Automaton {
 
   std::shared_ptr<const Network> network_;
   const int n_classes_;
+  const FormLimits limits_;
+  FormShare share_;
+  const bool bounded_;  // by the share
   State start_ = kDead;
   std::vector<Frame> frames_, items_;
   std::vector<Stacks> stacks_;
@@ -133,7 +147,7 @@ class Automaton {
   std::vector<Place64> todo_;
   bool can_end_ = false, escaped_ = false;
   int64_t work_ = kMaxWork;
-  bool failed_ = false;
+  bool failed_ = false, refused_ = false;
 };
 
 }  // namespace weir::forms

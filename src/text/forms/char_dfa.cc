@@ -10,20 +10,18 @@
 namespace weir::forms {
 namespace {
 
-constexpr size_t kMaxNfaNodes = 60'000, kMaxNfaEdges = 500'000;  // of edges and their ranges
-
-Status TooLarge() {
+Status TooLarge(const DfaWork& work) {
   return InvalidArgument(
-      "the expression is too large: held together with its other limits it needs more than {} states", kMaxDfaStates);
+      "the expression is too large: held together with its other limits it needs more than {} states", work.max_states);
 }
 
 Status TooMuchWork() {
   return InvalidArgument("the expressions are too complex: to hold them together takes too many steps to work out");
 }
 
-bool Fits(size_t n_states, size_t n_classes) {
-  return static_cast<int64_t>(n_states) <= kMaxDfaStates &&
-         static_cast<int64_t>(n_states) * static_cast<int64_t>(n_classes) <= kMaxDfaCells;
+bool Fits(size_t n_states, size_t n_classes, const DfaWork& work) {
+  return static_cast<int64_t>(n_states) <= work.max_states &&
+         static_cast<int64_t>(n_states) * static_cast<int64_t>(n_classes) <= work.max_cells;
 }
 
 size_t ClassOf(const std::vector<char32_t>& begins, char32_t c) {
@@ -39,6 +37,7 @@ void CleanBegins(std::vector<char32_t>* begins) {
 // An expression's nondeterministic automaton, with copies for repetitions.
 class Nfa {
  public:
+  explicit Nfa(const DfaWork& limits) : limits_(limits) {}
   struct Edge {
     enum class Kind : uint8_t { kEmpty, kBegin, kEnd, kChars } kind;
     int32_t to;
@@ -49,9 +48,9 @@ class Nfa {
     nodes_.emplace_back();
     return static_cast<int32_t>(nodes_.size()) - 1;
   }
-  bool full() const { return nodes_.size() > kMaxNfaNodes || n_edges_ > kMaxNfaEdges; }
+  bool full() const { return std::ssize(nodes_) > limits_.max_nodes || n_edges_ > limits_.max_edges; }
   void Connect(int32_t from, Edge edge) {
-    n_edges_ += 1 + edge.set.size();
+    n_edges_ += 1 + std::ssize(edge.set);
     nodes_[static_cast<size_t>(from)].push_back(std::move(edge));
   }
   void Empty(int32_t from, int32_t to) { Connect(from, {Edge::Kind::kEmpty, to, {}}); }
@@ -105,15 +104,16 @@ class Nfa {
   }
 
  private:
+  const DfaWork limits_;
   std::vector<std::vector<Edge>> nodes_;
-  size_t n_edges_ = 0;
+  int64_t n_edges_ = 0;  // and their ranges
 };
 
 // Sets of the nodes of an automaton become states.
 class Determiniser {
  public:
-  Determiniser(const Nfa& nfa, int32_t final, int64_t max_work)
-      : nfa_(nfa), final_(final), max_work_(max_work), mark_(nfa.nodes().size(), 0) {}
+  Determiniser(const Nfa& nfa, int32_t final, const DfaWork& limits)
+      : nfa_(nfa), final_(final), limits_(limits), mark_(nfa.nodes().size(), 0) {}
   int64_t work() const { return work_; }
 
   Result<CharDfa> Run(int32_t start) {
@@ -144,8 +144,8 @@ class Determiniser {
         }
         out_.next[s * out_.n_classes() + c] = Intern(Closed(std::move(to), false, false), false);
         ++work_;
-        if (!Fits(sets_.size(), out_.n_classes()) || work_ > kMaxDfaWork) return TooLarge();
-        if (work_ > max_work_) return TooMuchWork();
+        if (!Fits(sets_.size(), out_.n_classes(), limits_) || work_ > kMaxDfaWork) return TooLarge(limits_);
+        if (work_ > limits_.steps) return TooMuchWork();
       }
     }
     return std::move(out_);
@@ -191,7 +191,7 @@ class Determiniser {
 
   const Nfa& nfa_;
   const int32_t final_;
-  const int64_t max_work_;
+  const DfaWork limits_;
   CharDfa out_;
   std::vector<std::vector<int32_t>> sets_;
   std::map<std::vector<int32_t>, int32_t> ids_;
@@ -210,8 +210,8 @@ CharDfa Blank(std::vector<char32_t> begins) {
 
 }  // namespace
 
-Result<CharDfa> DfaOf(const Expression& expression, bool search, int64_t* work) {
-  Nfa nfa;
+Result<CharDfa> DfaOf(const Expression& expression, bool search, DfaWork* work) {
+  Nfa nfa(*work);
   const int32_t start = nfa.Add(), first = nfa.Add(), last = nfa.Add(), final = nfa.Add();
   nfa.Empty(start, first);
   nfa.Read(expression, first, last);
@@ -220,14 +220,14 @@ Result<CharDfa> DfaOf(const Expression& expression, bool search, int64_t* work) 
     nfa.Connect(first, {Nfa::Edge::Kind::kChars, first, AllChars()});
     nfa.Connect(final, {Nfa::Edge::Kind::kChars, final, AllChars()});
   }
-  if (nfa.full()) return TooLarge();
+  if (nfa.full()) return TooLarge(*work);
   Determiniser determiniser(nfa, final, *work);
   auto out = determiniser.Run(start);
-  *work -= determiniser.work();
+  work->steps -= determiniser.work();
   return out;
 }
 
-Result<CharDfa> DfaOfTexts(const std::vector<std::string>& texts) {
+Result<CharDfa> DfaOfTexts(const std::vector<std::string>& texts, const DfaWork& work) {
   std::vector<char32_t> begins;
   for (const std::string& text : texts) {
     for (size_t at = 0; at < text.size();) {
@@ -246,7 +246,7 @@ Result<CharDfa> DfaOfTexts(const std::vector<std::string>& texts) {
       at += static_cast<size_t>(c.bytes);
       const size_t cell = state * out.n_classes() + ClassOf(out.begins, c.cp);
       if (out.next[cell] == 0) {
-        if (!Fits(out.accepts.size() + 1, out.n_classes())) return TooLarge();
+        if (!Fits(out.accepts.size() + 1, out.n_classes(), work)) return TooLarge(work);
         out.next[cell] = static_cast<int32_t>(out.accepts.size());
         out.accepts.push_back(false);
         out.next.resize(out.next.size() + out.n_classes(), 0);
@@ -258,9 +258,9 @@ Result<CharDfa> DfaOfTexts(const std::vector<std::string>& texts) {
   return out;
 }
 
-Result<CharDfa> DfaOfLength(int64_t min, int64_t max) {
+Result<CharDfa> DfaOfLength(int64_t min, int64_t max, const DfaWork& work) {
   const int64_t n = max < 0 ? min : max;
-  if (n + 2 > kMaxDfaStates) return TooLarge();
+  if (n + 2 > work.max_states) return TooLarge(work);
   CharDfa out;
   out.begins = {0};
   out.next.assign(static_cast<size_t>(n) + 2, 0);
@@ -272,7 +272,7 @@ Result<CharDfa> DfaOfLength(int64_t min, int64_t max) {
   return out;
 }
 
-Result<CharDfa> Both(const CharDfa& a, const CharDfa& b, int64_t* work) {
+Result<CharDfa> Both(const CharDfa& a, const CharDfa& b, DfaWork* work) {
   std::vector<char32_t> begins = a.begins;
   begins.insert(begins.end(), b.begins.begin(), b.begins.end());
   CleanBegins(&begins);
@@ -288,14 +288,14 @@ Result<CharDfa> Both(const CharDfa& a, const CharDfa& b, int64_t* work) {
   for (size_t s = 1; s < pairs.size(); ++s) {
     const auto [x, y] = pairs[s];
     constexpr int64_t kLookUp = 4;
-    if ((*work -= kLookUp * static_cast<int64_t>(out.n_classes())) < 0) return TooMuchWork();
+    if ((work->steps -= kLookUp * static_cast<int64_t>(out.n_classes())) < 0) return TooMuchWork();
     for (size_t c = 0; c < out.n_classes(); ++c) {
       const int32_t to_x = a.next[static_cast<size_t>(x) * a.n_classes() + class_a[c]];
       const int32_t to_y = b.next[static_cast<size_t>(y) * b.n_classes() + class_b[c]];
       if (to_x == 0 || to_y == 0) continue;
       const auto [it, is_new] = ids.try_emplace({to_x, to_y}, static_cast<int32_t>(pairs.size()));
       if (is_new) {
-        if (!Fits(pairs.size() + 1, out.n_classes())) return TooLarge();
+        if (!Fits(pairs.size() + 1, out.n_classes(), *work)) return TooLarge(*work);
         pairs.push_back(it->first);
         out.accepts.push_back(a.accepts[static_cast<size_t>(to_x)] && b.accepts[static_cast<size_t>(to_y)]);
         out.next.resize(out.next.size() + out.n_classes(), 0);

@@ -9,16 +9,9 @@
 
 #include "base/status.h"
 #include "text/forms/expression.h"
+#include "text/forms/form_limits.h"
 
 namespace weir::forms {
-
-#ifdef WEIR_FUZZ_SMALL_LIMITS  // so that hostile expressions meet them soon, and a fuzzer tries many
-inline constexpr int64_t kMaxDfaStates = 500, kMaxDfaCells = 20'000, kMaxDfaWork = 200'000;
-#else
-inline constexpr int64_t kMaxDfaStates = 20'000;
-inline constexpr int64_t kMaxDfaCells = 2'000'000;  // states x classes of characters
-inline constexpr int64_t kMaxDfaWork = 20'000'000;  // steps of making one
-#endif
 
 struct CharDfa {
   // Class c has the characters from begins[c] up to begins[c + 1] or the last one. begins[0] is 0.
@@ -33,11 +26,11 @@ struct CharDfa {
 // The texts that the expression reads as a whole; with `search`, those that have one of them anywhere. ^ and $ mean the
 // beginning and the end of the text. kInvalidArgument for one that is too large.
 // `work`: steps that may still be taken; those that were are taken away.
-Result<CharDfa> DfaOf(const Expression& expression, bool search, int64_t* work);
+Result<CharDfa> DfaOf(const Expression& expression, bool search, DfaWork* work);
 // Just these texts, which are valid UTF-8.
-Result<CharDfa> DfaOfTexts(const std::vector<std::string>& texts);
-Result<CharDfa> DfaOfLength(int64_t min, int64_t max);  // max < 0: any
-Result<CharDfa> Both(const CharDfa& a, const CharDfa& b, int64_t* work);
+Result<CharDfa> DfaOfTexts(const std::vector<std::string>& texts, const DfaWork& work);
+Result<CharDfa> DfaOfLength(int64_t min, int64_t max, const DfaWork& work);  // max < 0: any
+Result<CharDfa> Both(const CharDfa& a, const CharDfa& b, DfaWork* work);
 CharDfa Not(const CharDfa& dfa);
 // No text at all.
 bool IsEmpty(const CharDfa& dfa);

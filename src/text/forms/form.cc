@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/forms/form.h"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <utility>
 
@@ -13,14 +14,12 @@
 #include "text/forms/json_schema.h"
 
 namespace weir {
-namespace {
 
-Status CheckSize(size_t bytes) {
-  if (static_cast<int64_t>(bytes) <= kMaxFormTextBytes) return Status();
-  return InvalidArgument("the form has {} bytes; at most {} are read", bytes, kMaxFormTextBytes);
+Status FormBuilder::CheckSize(size_t bytes) const {
+  if (static_cast<int64_t>(bytes) <= limits_.text_bytes) return Status();
+  return InvalidArgument("the form has {} bytes; at most {} are read{}", bytes, limits_.text_bytes,
+                         room_ == nullptr ? "" : fmt::format(" with {} kept for forms", room_->bytes()));
 }
-
-}  // namespace
 
 Result<FormBuilder::Part> FormBuilder::JsonSchema(std::string_view text, const JsonFormOptions& options) {
   WEIR_RETURN_IF_ERROR(CheckSize(text.size()));
@@ -40,7 +39,8 @@ Result<FormBuilder::Part> FormBuilder::Regex(std::string_view text) {
   if (forms::RemoveAnchors(false, &plain)) {
     forms::Emit(plain, forms::Writing::kPlain, network_.StartOf(part), network_.EndOf(part), &network_);
   } else {
-    int64_t work = forms::kMaxDfaWork;
+    forms::DfaWork work = limits_.work.automata;
+    work.steps = forms::kMaxDfaWork;
     WEIR_ASSIGN_OR_RETURN(const forms::CharDfa dfa, forms::DfaOf(expression, /*search=*/false, &work));
     forms::Emit(dfa, forms::Writing::kPlain, network_.StartOf(part), network_.EndOf(part), &network_);
   }
@@ -159,12 +159,25 @@ Result<std::shared_ptr<const Form>> FormBuilder::Build(Part root) const {
   std::shared_ptr<Form> out(new Form);
   WEIR_ASSIGN_OR_RETURN(forms::Network network, network_.Finish(root, vocab_->usable()));
   out->vocab_ = vocab_;
+  out->room_ = room_;
+  out->limits_ = limits_;
+  out->share_ = FormShare(room_);
+  out->spare_ = FormShare(room_);
+  const int64_t spare = limits_.cache_bytes / 8, wanted = network.n_bytes() + spare;
+  for (int attempt = 0; room_ != nullptr && !(out->share_.Cover(wanted - spare) && out->spare_.Cover(spare));
+       ++attempt) {
+    if (attempt > 0) return NoRoomForForm(*room_, wanted);
+    room_->Reclaim();
+  }
   out->network_ = std::make_shared<const forms::Network>(std::move(network));
   return std::shared_ptr<const Form>(std::move(out));
 }
 
-Result<std::shared_ptr<const Form>> MakeForm(const FormSpec& spec, std::shared_ptr<const FormVocab> vocab) {
-  FormBuilder builder(std::move(vocab));
+Result<std::shared_ptr<const Form>> MakeForm(const FormSpec& spec, std::shared_ptr<const FormVocab> vocab,
+                                             std::shared_ptr<FormRoom> room) {
+  FormWork work(room.get());
+  WEIR_RETURN_IF_ERROR(work.status());
+  FormBuilder builder(std::move(vocab), std::move(room));
   WEIR_ASSIGN_OR_RETURN(const FormBuilder::Part part, builder.Of(spec));
   return builder.Build(part);
 }

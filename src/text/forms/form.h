@@ -15,8 +15,8 @@
 // where CanEnd() is false, except that nothing nests deeper than 1,000 levels.
 //
 // Schemas, grammars and expressions are hostile input: what is too large, or would take too long, is an error, when the
-// form is made or when a mask is asked for. A form takes at most kMaxNetworkSize nodes (forms/network.h); its states
-// and masks are kept up to kMaxFormBytes and computed again beyond it.
+// form is made or when a mask is asked for (forms/form_limits.h). Forms with a FormRoom take all of their memory from
+// it; those without one are for tests and tools.
 #pragma once
 
 #include <cstdint>
@@ -27,13 +27,12 @@
 #include <vector>
 
 #include "base/status.h"
+#include "text/forms/form_limits.h"
+#include "text/forms/form_room.h"
 #include "text/forms/form_vocab.h"
 #include "text/forms/network.h"
 
 namespace weir {
-
-inline constexpr int64_t kMaxFormTextBytes = 1 << 20;  // of a schema, a grammar, an expression, all choices
-inline constexpr int64_t kMaxFormBytes = 48 << 20;     // states and masks that a form keeps
 
 struct FormSpec {
   enum class Kind { kJsonSchema, kGrammar, kRegex, kChoices };
@@ -67,12 +66,18 @@ class Form {
   Form() = default;
   std::shared_ptr<const FormVocab> vocab_;
   std::shared_ptr<const forms::Network> network_;
+  std::shared_ptr<FormRoom> room_;  // nullptr: none
+  FormShare share_;                 // for the network
+  mutable FormShare spare_;         // for a state that moves from a full cache to a new one
+  forms::FormLimits limits_;
   mutable std::mutex mutex_;
   mutable std::shared_ptr<forms::FormCache> newest_;
 };
 
-// Errors: kInvalidArgument, one line that says what cannot be held and where.
-Result<std::shared_ptr<const Form>> MakeForm(const FormSpec& spec, std::shared_ptr<const FormVocab> vocab);
+// Errors, in one line: kInvalidArgument says what cannot be held and where, or that the room is too small for it;
+// kOverBudget: others have too much of the room.
+Result<std::shared_ptr<const Form>> MakeForm(const FormSpec& spec, std::shared_ptr<const FormVocab> vocab,
+                                             std::shared_ptr<FormRoom> room = nullptr);
 
 struct JsonFormOptions {
   // Between the parts of objects and arrays: a space, or one or two newlines with up to 20 spaces or tabs; false:
@@ -84,7 +89,11 @@ struct JsonFormOptions {
 class FormBuilder {
  public:
   using Part = int32_t;
-  explicit FormBuilder(std::shared_ptr<const FormVocab> vocab) : vocab_(std::move(vocab)) {}
+  explicit FormBuilder(std::shared_ptr<const FormVocab> vocab, std::shared_ptr<FormRoom> room = nullptr)
+      : vocab_(std::move(vocab)),
+        room_(std::move(room)),
+        limits_(room_ == nullptr ? forms::FormLimits() : room_->limits()),
+        network_(limits_) {}
 
   Result<Part> JsonSchema(std::string_view text, const JsonFormOptions& options = {});
   Result<Part> Grammar(std::string_view text);
@@ -124,7 +133,11 @@ class FormBuilder {
   forms::SchemaWork& work() { return network_.work(); }
 
  private:
+  Status CheckSize(size_t bytes) const;
+
   std::shared_ptr<const FormVocab> vocab_;
+  std::shared_ptr<FormRoom> room_;
+  forms::FormLimits limits_;
   forms::NetworkBuilder network_;
 };
 
@@ -136,7 +149,7 @@ class FormState {
   explicit FormState(std::shared_ptr<const Form> form, bool drop_space = false);
 
   // The tokens that may come next; end tokens are not among them unless the form names them. kUnsupported: this place
-  // of the form takes too much work or memory.
+  // of the form takes too much work, or more memory than the room has left.
   Result<std::shared_ptr<const TokenMask>> Mask();
   // Goes on. kInvalidArgument for a token that Mask() does not allow: nothing has changed then.
   Status Accept(int32_t token);
@@ -149,7 +162,8 @@ class FormState {
 
  private:
   Status Take(std::string_view bytes);
-  void Renew();
+  Status Renew();
+  Status TooMuch() const;
   void Look();
 
   std::shared_ptr<const Form> form_;

@@ -5,6 +5,12 @@
 #include <array>
 
 namespace weir::forms {
+namespace {
+
+// What a mask or an outline takes beside its bits, and how many of them there are while one is made.
+constexpr int64_t kKeptBytes = 320, kMasksInWork = 5;
+
+}  // namespace
 
 void FormCache::BeginWork() {
   granted_ = std::min(credit, kMaxWork);
@@ -19,6 +25,19 @@ Automaton::State FormCache::Read(Automaton::State state, std::string_view bytes)
   for (const char c : bytes) state = automaton.Next(state, static_cast<uint8_t>(c));
   EndWork();
   return automaton.failed() ? Automaton::kDead : state;
+}
+
+bool FormCache::Cover(int64_t more) {
+  if (!share_.Cover(mask_bytes_ + more)) automaton.Refuse();
+  return !automaton.failed();
+}
+
+bool FormCache::CoverEscape(const Outline& outline, size_t n_path) {
+  const size_t n_escapes = outline.escapes.capacity(), n_paths = outline.paths.capacity();
+  if (outline.escapes.size() < n_escapes && outline.paths.size() + n_path <= n_paths) return true;
+  // Twice as much, beside what there is, and the masks in work.
+  return Cover(kMasksInWork * MaskBytes() +
+               3 * static_cast<int64_t>(n_escapes * sizeof(Outline::Escape) + n_paths + n_path + 64));
 }
 
 TokenMask FormCache::Empty() const {
@@ -51,6 +70,7 @@ void FormCache::Walk(Automaton::State state, int32_t begin, int32_t end, int dep
       outline->reach = std::max(outline->reach, automaton.Reach(next));
       path[node.depth - 1] = static_cast<char>(node.byte);
       if (automaton.Escaped(next)) {
+        if (!CoverEscape(*outline, node.depth)) return;
         outline->escapes.push_back({i, static_cast<int32_t>(outline->paths.size())});
         outline->paths.append(path.data(), node.depth);
         i = node.end;
@@ -73,7 +93,10 @@ const FormCache::Outline* FormCache::OutlineOf(Automaton::State state) {
       outlines_.erase(it);
       return nullptr;
     }
-    mask_bytes_ += static_cast<int64_t>(out.mask.bits.size() * 8 + out.escapes.size() * 8 + out.paths.size());
+    out.escapes.shrink_to_fit();
+    out.paths.shrink_to_fit();
+    mask_bytes_ += MaskBytes() + kKeptBytes +
+                   static_cast<int64_t>(out.escapes.capacity() * sizeof(Outline::Escape) + out.paths.capacity());
   }
   return &out;
 }
@@ -149,7 +172,7 @@ std::shared_ptr<const TokenMask> FormCache::MaskAt(Automaton::State state, bool 
     return it->second;
   }
   TokenMask mask;
-  if (!automaton.failed()) {
+  if (!automaton.failed() && Cover(kMasksInWork * MaskBytes() + 2 * kKeptBytes)) {
     const Automaton::State near = automaton.Within(state, FormVocab::kShortBytes);
     if (!automaton.failed()) mask = ShortMask(near);
   }
@@ -158,7 +181,7 @@ std::shared_ptr<const TokenMask> FormCache::MaskAt(Automaton::State state, bool 
   EndWork();
   if (automaton.failed()) return nullptr;
   for (const uint64_t word : mask.bits) mask.n_allowed += __builtin_popcountll(word);
-  mask_bytes_ += static_cast<int64_t>(mask.bits.size() * 8 + 100);
+  mask_bytes_ += MaskBytes() + kKeptBytes;
   return masks_.emplace(key, std::make_shared<TokenMask>(std::move(mask))).first->second;
 }
 

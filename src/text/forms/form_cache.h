@@ -17,8 +17,10 @@ namespace weir::forms {
 // Thread-safe by its mutex, which the caller holds for every call.
 class FormCache {
  public:
-  FormCache(std::shared_ptr<const Network> network, std::shared_ptr<const FormVocab> vocab)
-      : automaton(std::move(network)), vocab_(std::move(vocab)) {}
+  // `room`: for all that it keeps; nullptr: no end to it.
+  FormCache(std::shared_ptr<const Network> network, std::shared_ptr<const FormVocab> vocab,
+            const FormLimits& limits = {}, const std::shared_ptr<FormRoom>& room = nullptr)
+      : automaton(std::move(network), limits, room), vocab_(std::move(vocab)), share_(room) {}
 
   std::mutex mutex;
   Automaton automaton;
@@ -54,11 +56,17 @@ class FormCache {
   void AddLong(Automaton::State state, size_t skip, TokenMask* mask);
   void AddAfterSpace(Automaton::State state, TokenMask* mask);
   TokenMask Empty() const;
+  int64_t MaskBytes() const { return (vocab_->n_tokens() + 63) / 64 * 8; }
+  // Room for the masks that are kept, and so much more; otherwise the automaton fails.
+  bool Cover(int64_t more);
+  // The same for one more place where a token leaves the rule.
+  bool CoverEscape(const Outline& outline, size_t n_path);
   // Grants the automaton what the credit allows; takes away what was used.
   void BeginWork();
   void EndWork();
 
   std::shared_ptr<const FormVocab> vocab_;
+  FormShare share_;  // of masks and outlines
   std::unordered_map<int64_t, std::shared_ptr<const TokenMask>> masks_;
   std::unordered_map<Automaton::State, Outline> outlines_;
   int64_t mask_bytes_ = 0, granted_ = 0;

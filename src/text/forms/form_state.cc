@@ -10,8 +10,9 @@ FormState::FormState(std::shared_ptr<const Form> form, bool drop_space)
     : form_(std::move(form)), drop_space_(drop_space) {
   {
     const std::lock_guard lock(form_->mutex_);
-    if (form_->newest_ == nullptr) {
-      form_->newest_ = std::make_shared<forms::FormCache>(form_->network_, form_->vocab_);
+    // One that had no memory to begin with is of no use to anybody.
+    if (form_->newest_ == nullptr || form_->newest_->automaton.start() == Automaton::kDead) {
+      form_->newest_ = std::make_shared<forms::FormCache>(form_->network_, form_->vocab_, form_->limits_, form_->room_);
     }
     cache_ = form_->newest_;
   }
@@ -22,58 +23,86 @@ FormState::FormState(std::shared_ptr<const Form> form, bool drop_space)
 
 void FormState::Look() {
   can_end_ = cache_->automaton.CanEnd(state_);
-  must_end_ = !cache_->automaton.CanGoOn(state_);
+  must_end_ = state_ != Automaton::kDead && !cache_->automaton.CanGoOn(state_);
 }
 
 // Leaves a cache that has become too large, with nothing but the state: for the one that others have left it for, or
 // for a new one.
-void FormState::Renew() {
+Status FormState::Renew() {
   const std::lock_guard of_form(form_->mutex_);
   std::shared_ptr<forms::FormCache> to = form_->newest_;
-  if (to == cache_) to = std::make_shared<forms::FormCache>(form_->network_, form_->vocab_);
+  if (to == cache_) {
+    to = std::make_shared<forms::FormCache>(form_->network_, form_->vocab_, form_->limits_, form_->room_);
+  }
   {
     // Locked from the older to the newer: nobody goes the other way.
     const std::lock_guard lock(cache_->mutex);
-    if (cache_->bytes() <= kMaxFormBytes) return;
     const std::lock_guard of_newer(to->mutex);
+    form_->spare_.Shrink(0);
     to->automaton.BeginWork(forms::kMaxWork);
-    state_ = cache_->automaton.CopyTo(state_, &to->automaton);
+    const Automaton::State copy = cache_->automaton.CopyTo(state_, &to->automaton);
+    if (to->automaton.failed()) return TooMuch();
+    state_ = copy;
     if (form_->newest_ == cache_) to->credit = cache_->credit;
   }
   form_->newest_ = to;
-  cache_ = std::move(to);
+  cache_ = std::move(to);  // the old one goes, if nobody else has it
+  (void)form_->spare_.Cover(form_->limits_.cache_bytes / 8);
+  return Status();
+}
+
+Status FormState::TooMuch() const {
+  return Unsupported(
+      "what may follow in this form takes more memory than is left of the {} bytes that are kept for forms",
+      form_->room_ == nullptr ? forms::kMaxAutomatonBytes : form_->room_->bytes());
 }
 
 Result<std::shared_ptr<const TokenMask>> FormState::Mask() {
+  bool refused = false;
   for (int attempt = 0; attempt < 3; ++attempt) {
     std::shared_ptr<const TokenMask> mask;
     bool large = false;
     {
       const std::lock_guard lock(cache_->mutex);
+      if (state_ == Automaton::kDead) break;  // there was no memory to begin
       mask = cache_->MaskAt(state_, drop_space_);
-      large = cache_->bytes() > kMaxFormBytes;
+      refused = cache_->automaton.refused();
+      large = cache_->bytes() > form_->limits_.cache_bytes || refused;
     }
-    if (large) Renew();
+    if (refused && form_->room_ != nullptr) form_->room_->Reclaim();
+    if (large) {
+      const Status renewed = Renew();
+      if (mask == nullptr) WEIR_RETURN_IF_ERROR(renewed);
+    }
     if (mask != nullptr) return mask;
     if (!large) break;  // others, with the whole memory in the end, only where that was the reason
   }
+  if (refused || state_ == Automaton::kDead) return TooMuch();
   return Unsupported("the form is too ambiguous: what may follow takes more than {} steps to find out, or {} in all",
                      forms::kMaxWork, forms::kFormWork);
 }
 
 Status FormState::Take(std::string_view bytes) {
-  {
-    const std::lock_guard lock(cache_->mutex);
-    const Automaton::State next = cache_->Read(state_, bytes);
-    if (cache_->automaton.failed()) {
-      return Unsupported("the form is too ambiguous: what follows takes more than {} steps to read, or {} in all",
-                         forms::kMaxWork, forms::kFormWork);
+  for (int attempt = 0;; ++attempt) {
+    {
+      const std::lock_guard lock(cache_->mutex);
+      if (state_ == Automaton::kDead) return TooMuch();
+      const Automaton::State next = cache_->Read(state_, bytes);
+      if (!cache_->automaton.failed()) {
+        if (next == Automaton::kDead) return InvalidArgument("the form does not allow this here");
+        state_ = next;
+        Look();
+        return Status();
+      }
+      if (!cache_->automaton.refused()) {
+        return Unsupported("the form is too ambiguous: what follows takes more than {} steps to read, or {} in all",
+                           forms::kMaxWork, forms::kFormWork);
+      }
     }
-    if (next == Automaton::kDead) return InvalidArgument("the form does not allow this here");
-    state_ = next;
-    Look();
+    if (attempt > 0) return TooMuch();
+    if (form_->room_ != nullptr) form_->room_->Reclaim();
+    WEIR_RETURN_IF_ERROR(Renew());
   }
-  return Status();
 }
 
 Status FormState::Accept(int32_t token) {

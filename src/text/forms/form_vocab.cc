@@ -7,23 +7,67 @@
 
 namespace weir {
 
+namespace {
+
+// A token that ends an answer is no text of it, whatever the file says of its type.
+bool IsControl(const Tokenizer& tokenizer, int32_t id) {
+  return tokenizer.Type(id) == TokenType::kControl || tokenizer.IsEndOfGeneration(id);
+}
+
+// As FormVocab::Bytes().
+std::string Spelling(const Tokenizer& tokenizer, int32_t id) {
+  if (IsControl(tokenizer, id)) return forms::SpellToken(id);
+  if (tokenizer.Type(id) == TokenType::kUnknown) return {};
+  std::string bytes = tokenizer.TokenBytes(id);
+  // No text has these bytes, and the spelling of control tokens does.
+  const auto strange = [](char c) { return static_cast<uint8_t>(c) >= forms::kTokenDigit; };
+  if (std::any_of(bytes.begin(), bytes.end(), strange)) bytes.clear();
+  return bytes;
+}
+
+size_t PoolBytes(const Tokenizer& tokenizer) {
+  size_t out = 0;
+  for (int32_t id = 0; id < tokenizer.n_tokens(); ++id) out += Spelling(tokenizer, id).size();
+  return out;
+}
+
+constexpr int64_t kControlBytes = 128, kGroupBytes = 64;  // of one, and what memory of its own takes beside it
+
+}  // namespace
+
+int64_t FormVocab::MostBytes(const Tokenizer& tokenizer) {
+  int64_t out = sizeof(FormVocab);
+  for (int32_t id = 0; id < tokenizer.n_tokens(); ++id) {
+    const auto n = static_cast<int64_t>(Spelling(tokenizer, id).size());
+    // Its bytes, a node for each, a place in the lists, and perhaps in a group.
+    out += n + std::min<int64_t>(n, kShortBytes) * static_cast<int64_t>(sizeof(Node)) + 24 + kGroupBytes;
+    if (IsControl(tokenizer, id)) out += 3 * kControlBytes + 2 * static_cast<int64_t>(tokenizer.TokenText(id).size());
+  }
+  return out;
+}
+
+int64_t FormVocab::n_bytes() const {
+  const auto of = [](const auto& list) { return static_cast<int64_t>(list.capacity() * sizeof(list[0])); };
+  int64_t out = static_cast<int64_t>(sizeof(*this)) + of(pool_) + of(begins_) + of(nodes_) + of(groups_) +
+                of(long_tokens_) + of(controls_);
+  for (const auto& group : groups_) out += of(group) + kGroupBytes;
+  for (const auto& [text, id] : controls_) out += static_cast<int64_t>(text.capacity());
+  return out;
+}
+
 std::shared_ptr<const FormVocab> FormVocab::Make(const Tokenizer& tokenizer) {
   std::shared_ptr<FormVocab> out(new FormVocab);
   std::vector<int32_t> ids;
+  ids.reserve(static_cast<size_t>(tokenizer.n_tokens()));
+  out->begins_.reserve(static_cast<size_t>(tokenizer.n_tokens()) + 1);
+  out->pool_.reserve(PoolBytes(tokenizer));
   for (int32_t id = 0; id < tokenizer.n_tokens(); ++id) {
     out->begins_.push_back(out->pool_.size());
-    std::string bytes;
-    const TokenType type = tokenizer.Type(id);
-    // A token that ends an answer is no text of it, whatever the file says of its type.
-    if (type == TokenType::kControl || tokenizer.IsEndOfGeneration(id)) {
-      bytes = forms::SpellToken(id);
+    const std::string bytes = Spelling(tokenizer, id);
+    if (IsControl(tokenizer, id)) {
       out->controls_.emplace_back(tokenizer.TokenText(id), id);
-    } else if (type != TokenType::kUnknown) {
-      bytes = tokenizer.TokenBytes(id);
-      // No text has these bytes, and the spelling of control tokens does.
-      const auto strange = [](char c) { return static_cast<uint8_t>(c) >= forms::kTokenDigit; };
-      if (std::any_of(bytes.begin(), bytes.end(), strange)) bytes.clear();
-      if (bytes.size() == 1) out->usable_[static_cast<uint8_t>(bytes[0])] = true;
+    } else if (bytes.size() == 1) {
+      out->usable_[static_cast<uint8_t>(bytes[0])] = true;
     }
     out->pool_ += bytes;
     if (bytes.size() > static_cast<size_t>(kShortBytes)) {
@@ -44,8 +88,18 @@ void FormVocab::Build(std::vector<int32_t> ids) {
     const std::string_view x = Bytes(a), y = Bytes(b);
     return x != y ? x < y : a < b;
   });
-  std::vector<int32_t> open;  // the nodes of the last token's bytes
   std::string_view last;
+  size_t n_nodes = 0;
+  for (const int32_t id : ids) {
+    const std::string_view bytes = Bytes(id);
+    n_nodes +=
+        bytes.size() -
+        static_cast<size_t>(std::mismatch(last.begin(), last.end(), bytes.begin(), bytes.end()).first - last.begin());
+    last = bytes;
+  }
+  nodes_.reserve(n_nodes);
+  last = {};
+  std::vector<int32_t> open;  // the nodes of the last token's bytes
   const auto close = [&](size_t n) {
     for (; open.size() > n; open.pop_back())
       nodes_[static_cast<size_t>(open.back())].end = static_cast<int32_t>(nodes_.size());
@@ -71,6 +125,9 @@ void FormVocab::Build(std::vector<int32_t> ids) {
     last = bytes;
   }
   close(0);
+  groups_.shrink_to_fit();
+  long_tokens_.shrink_to_fit();
+  controls_.shrink_to_fit();
 }
 
 int32_t FormVocab::FindControl(std::string_view text) const {

@@ -152,7 +152,7 @@ Status SchemaReader::Spend(int64_t n) {
 }
 
 Status SchemaReader::SpendOnDfa(int64_t n) {
-  if ((work_.automata -= n) >= 0) return Status();
+  if ((work_.automata.steps -= n) >= 0) return Status();
   return InvalidArgument("the schema is too complex: its patterns and formats take too many steps to work out");
 }
 

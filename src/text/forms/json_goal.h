@@ -104,7 +104,7 @@ class SchemaReader {
   // Counts a step. kInvalidArgument after too many.
   Status Spend(int64_t n = 1);
   // Steps that are left for automata of characters.
-  int64_t* dfa_work() { return &work_.automata; }
+  DfaWork* dfa_work() { return &work_.automata; }
   Status SpendOnDfa(int64_t n);
 
  private:

@@ -17,7 +17,6 @@
 namespace weir::forms {
 namespace {
 
-constexpr size_t kMaxGoals = 20'000;
 constexpr size_t kMaxPatterns = 4;  // under patternProperties of one object: each subset of them is a case of its own
 constexpr int64_t kMaxCountedCells = 50'000;  // keys x counts of minProperties and maxProperties
 constexpr size_t kMaxUnique = 8;              // values of items that differ: each subset of them is a case of its own
@@ -56,8 +55,9 @@ class SchemaCompiler {
     if (!flat) return Nothing();
     const auto [it, is_new] = rules_.try_emplace(*flat, -1);
     if (is_new) {
-      if (rules_.size() > kMaxGoals) {
-        return InvalidArgument("the schema is too complex: it has more than {} combinations of its parts", kMaxGoals);
+      if (std::ssize(rules_) > network_.work().max_goals) {
+        return InvalidArgument("the schema is too complex: it has more than {} combinations of its parts",
+                               network_.work().max_goals);
       }
       const std::string pointer = flat->empty() ? "" : reader_.PointerOf(SchemaReader::IdOf(flat->front()));
       it->second = network_.AddRule(fmt::format("the schema at '#{}'", pointer));
@@ -186,7 +186,7 @@ class SchemaCompiler {
       const int32_t id = !merged.patterns.empty()  ? merged.patterns[0].first
                          : !merged.formats.empty() ? merged.formats[0].first
                                                    : merged.at;
-      const auto length = DfaOfLength(merged.min_length, merged.max_length);
+      const auto length = DfaOfLength(merged.min_length, merged.max_length, *reader_.dfa_work());
       const char* keyword = merged.max_length >= 0 ? "maxLength" : "minLength";
       if (!length.ok()) return reader_.Bad(id, keyword, "cannot be held: " + length.status().message());
       WEIR_RETURN_IF_ERROR(add(*length, id, keyword));
@@ -456,7 +456,7 @@ class SchemaCompiler {
     };
     for (unsigned subset = 0; subset < 1u << patterns.size(); ++subset) {
       if (subset == 0 && !open) continue;
-      auto known = DfaOfTexts(keys);
+      auto known = DfaOfTexts(keys, *reader_.dfa_work());
       if (!known.ok()) return bad(known.status());
       WEIR_RETURN_IF_ERROR(reader_.SpendOnDfa(2 * known->n_cells()));
       CharDfa of_keys = Not(*known);

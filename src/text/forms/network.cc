@@ -15,8 +15,14 @@ std::string SpellToken(int32_t id) {
   return out;
 }
 
+int64_t Network::n_bytes() const {
+  const auto of = [](const auto& list) { return static_cast<int64_t>(list.capacity() * sizeof(list[0])); };
+  return static_cast<int64_t>(sizeof(*this)) + of(nodes) + of(bytes) + of(empties) + of(calls) + of(counted) +
+         of(byte_of);
+}
+
 bool NetworkBuilder::Room() {
-  if (n_nodes_ + std::ssize(edges_) >= kMaxNetworkSize) full_ = true;
+  if (n_nodes_ + std::ssize(edges_) >= max_size_) full_ = true;
   return !full_;
 }
 
@@ -180,7 +186,7 @@ class NetworkFinisher {
 
   Result<Network> Run(int32_t root) {
     if (from_.full_) {
-      return InvalidArgument("the form is too large: it needs more than {} nodes and edges", kMaxNetworkSize);
+      return InvalidArgument("the form is too large: it needs more than {} nodes and edges", from_.max_size_);
     }
     edges_ = from_.edges_;
     const std::vector<bool> empty = Solve(false);
@@ -400,6 +406,11 @@ class NetworkFinisher {
     }
     out.start = from_.StartOf(root);
     Classify(&out);
+    out.bytes.shrink_to_fit();
+    out.empties.shrink_to_fit();
+    out.calls.shrink_to_fit();
+    out.counted.shrink_to_fit();
+    out.byte_of.shrink_to_fit();
     return out;
   }
 

@@ -18,19 +18,12 @@
 
 #include "base/status.h"
 #include "text/forms/char_set.h"
+#include "text/forms/form_limits.h"
 
 namespace weir::forms {
 
-// A network may have this many nodes and edges: it then takes at most about 50 MiB while it is built, and 20 MiB after.
-inline constexpr int64_t kMaxNetworkSize = 600'000;
 inline constexpr int32_t kMaxRepeat = 1 << 20;  // of a counted node
 inline constexpr int32_t kNoMax = -1;
-// Steps that compiling schemas into one network may take, all of them together: for combinations of their parts, and
-// for automata of patterns and formats.
-struct SchemaWork {
-  int64_t combinations = 3'000'000, automata = 40'000'000;
-};
-
 // A token that is no text, such as <|im_end|>, is spelled with bytes that UTF-8 never contains: this one, and the
 // digits of its id, which begin at the other.
 inline constexpr uint8_t kTokenByte = 0xFF, kTokenDigit = 0xF5;
@@ -62,14 +55,16 @@ struct Network {
   std::array<uint8_t, 256> class_of{};  // bytes of one class are read alike everywhere
   std::vector<uint8_t> byte_of;         // a byte of each class
   int n_classes() const { return static_cast<int>(byte_of.size()); }
+  int64_t n_bytes() const;  // of memory
 };
 
 // How a character is written: as it is, or within a JSON string, where some are escaped in their shortest way.
 enum class Writing { kPlain, kJson };
 
-// Nodes, and what is read between two of them. What does not fit into kMaxNetworkSize is dropped, and Finish() fails.
+// Nodes, and what is read between two of them. What does not fit into the limits is dropped, and Finish() fails.
 class NetworkBuilder {
  public:
+  explicit NetworkBuilder(const FormLimits& limits = {}) : max_size_(limits.network), work_(limits.work) {}
   // A rule, without a way from its start to its end yet. `name`: for errors; empty: of no interest to the user.
   int32_t AddRule(std::string name);
   int32_t StartOf(int32_t rule) const { return rules_[static_cast<size_t>(rule)].start; }
@@ -115,6 +110,7 @@ class NetworkBuilder {
   std::vector<Edge> edges_;
   int32_t n_nodes_ = 0;
   std::map<CharSet, int32_t> wide_;  // rules that read one character beyond ASCII
+  const int64_t max_size_;
   bool full_ = false;
   SchemaWork work_;
 };
