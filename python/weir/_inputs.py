@@ -139,7 +139,7 @@ def classify(given: Any) -> Input:
         return PictureFile(path_bytes(given, "the picture"))
     if hasattr(given, "convert") and hasattr(given, "tobytes") and hasattr(given, "size"):  # PIL
         return Pixels(pixels(np.asarray(given.convert("RGB"))))
-    if isinstance(given, (dict, set)) or not (hasattr(given, "__len__") or hasattr(given, "__array__")):
+    if isinstance(given, (dict, set)) or not any(hasattr(given, n) for n in ("__len__", "__array__", "__dlpack__")):
         raise TypeError(f"an input is text, token ids, a picture or the path of one, not {type(given).__name__}")
     array = as_array(given)
     if array.ndim <= 1:
