@@ -57,6 +57,10 @@ void AddFormFlags(CLI::App& app, FormFlags* flags) {
           ->expected(1)
           ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll),
   };
+  app.add_option("--form-memory", flags->memory, "memory that such an answer's form may take, of the session's")
+      ->check(NotEmpty())
+      ->capture_default_str()
+      ->type_name("BYTES");
   for (CLI::Option* option : all) {
     option->check(NotEmpty());
     for (CLI::Option* other : all) {
@@ -103,8 +107,17 @@ std::string SamplingText(const SamplingFlags& flags) {
   return out;
 }
 
-Status MakeAnswerForm(const Tokenizer& tokenizer, AnswerFlags* flags, const ThoughtReading* reading) {
+Status AddFormRoom(const AnswerFlags& flags, PotFlags* pot_flags) {
+  if (!flags.form.any()) return Status();
+  WEIR_ASSIGN_OR_RETURN(pot_flags->form_bytes, ParseBytes(flags.form.memory));
+  const Status fits = CheckFormBytes(pot_flags->form_bytes);
+  if (fits.ok() && pot_flags->form_bytes > 0) return Status();
+  return InvalidArgument("--form-memory {}: expected at least {} bytes", flags.form.memory, kLeastFormBytes);
+}
+
+Status MakeAnswerForm(const Setup& setup, AnswerFlags* flags, const ThoughtReading* reading) {
   const FormFlags& form = flags->form;
+  const Tokenizer& tokenizer = setup.model->tokenizer();
   using Kind = FormSpec::Kind;
   const struct {
     const char* name;
@@ -126,13 +139,14 @@ Status MakeAnswerForm(const Tokenizer& tokenizer, AnswerFlags* flags, const Thou
     spec.text = one.value;
     spec.choices = form.choices;
     if (one.is_file) {
-      WEIR_ASSIGN_OR_RETURN(spec.text, ReadTextFile(one.value, kMaxFormTextBytes));
+      WEIR_ASSIGN_OR_RETURN(spec.text, ReadTextFile(one.value, forms::FormLimits().text_bytes));
     }
     HeldAnswer held;
     held.words = spec;
     if (reading != nullptr) held.in_thoughts = reading->in_thoughts;
-    auto made = reading != nullptr && reading->takes_apart() ? MakeForm(held, reading->form, FormVocab::Make(tokenizer))
-                                                             : MakeForm(spec, FormVocab::Make(tokenizer));
+    const auto vocab = FormVocab::Make(tokenizer);
+    auto made = reading != nullptr && reading->takes_apart() ? MakeForm(held, reading->form, vocab, setup.forms.room())
+                                                             : MakeForm(spec, vocab, setup.forms.room());
     if (!made.ok()) return InvalidArgument("{}: {}", one.name, made.status().message());
     flags->made_form = *std::move(made);
   }
@@ -359,7 +373,9 @@ Result<Setup> MakeSetup(const ModelFlags& model_flags, const PotFlags& pot_flags
   if (out.encoder != nullptr) recall.max_rows = out.encoder->encoder().config().max_rows();
   WEIR_RETURN_IF_ERROR(probe.own_archive ? AddRecall(recall, *out.model, &options)
                                          : FileRecall::Plan(recall.spec, recall.tokens, &options));
+  WEIR_RETURN_IF_ERROR(AddForms(pot_flags.form_bytes, &options));
   WEIR_ASSIGN_OR_RETURN(out.session, Session::Make(out.model->model(), out.model->backend(), options));
+  WEIR_ASSIGN_OR_RETURN(out.forms, FormMemory::Make(pot_flags.form_bytes, *out.session));
   if (out.encoder != nullptr) {
     WEIR_ASSIGN_OR_RETURN(out.reader, PictureReader::Make(out.encoder->encoder(), *out.session, room, prune));
   }

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "chat/form_memory.h"
 #include "chat/generate.h"
 #include "common.h"
 #include "pictures.h"
@@ -32,6 +33,9 @@ std::string SamplingText(const SamplingFlags& flags);
 struct FormFlags {
   std::string grammar, grammar_file, schema, schema_file, regex;
   std::vector<std::string> choices;
+  std::string memory = "16MiB";
+  // Whether one of them was asked for.
+  bool any() const { return !choices.empty() || !(grammar + grammar_file + schema + schema_file + regex).empty(); }
 };
 
 struct AnswerFlags : SamplingFlags {
@@ -47,7 +51,10 @@ Result<Sampler> MakeSampler(AnswerFlags* flags);
 
 // Fills in made_form. Call before a prompt is read. `reading`: of a chat, whose answer's thoughts are not held to the
 // form; nullptr: there are none. kInvalidArgument names the flag; kIo for a file that cannot be read.
-Status MakeAnswerForm(const Tokenizer& tokenizer, AnswerFlags* flags, const ThoughtReading* reading = nullptr);
+struct Setup;
+Status MakeAnswerForm(const Setup& setup, AnswerFlags* flags, const ThoughtReading* reading = nullptr);
+// Gives the session room for a form that was asked for. Call before MakeSetup().
+Status AddFormRoom(const AnswerFlags& flags, PotFlags* pot_flags);
 
 // Generates an answer; with `print` whole characters appear on stdout as they are generated. `t_src_ms`: the stream
 // time of the answer's tokens. With `reading` thoughts are taken out of the result's text, and *thoughts receives them.
@@ -103,6 +110,7 @@ struct Setup {
   std::unique_ptr<LoadedDraft> draft;      // nullptr without --draft
   std::unique_ptr<TraceWriter> trace;
   std::unique_ptr<Session> session;
+  FormMemory forms;                       // of the session's ledger
   std::unique_ptr<PictureReader> reader;  // nullptr without --mmproj
   std::unique_ptr<StreamRecall> recall;   // nullptr without --recall, or with the text's own file as archive
 };

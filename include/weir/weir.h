@@ -214,9 +214,14 @@ typedef struct weir_session_options {
    * takes memory for its logits; the draft has a pot of its own. */
   int32_t lookup;     /* from the text; 0: none */
   int32_t draft_most; /* by the draft; 0: 7 if the model has one; negative: none */
+  int64_t
+      form_bytes; /* memory for answers that are held to a form (weir_generate_options.json_schema and the others), a
+                     part of the session's bytes: 16 MiB (16777216) are enough for most forms, 1 MiB is the
+                     least. A form that does not fit is refused, and an answer whose form needs more ends with
+                     WEIR_UNSUPPORTED. 0: no answer is held to a form */
 } weir_session_options;
 #define WEIR_SESSION_OPTIONS_INIT \
-  { sizeof(weir_session_options), NULL, 0, 0, 0, 0, NULL, 0, NULL, NULL, 0, 0, NULL, 0, NULL, NULL, 0, 0, 0 }
+  { sizeof(weir_session_options), NULL, 0, 0, 0, 0, NULL, 0, NULL, NULL, 0, 0, NULL, 0, NULL, NULL, 0, 0, 0, 0 }
 
 /* `options` may be NULL. The caller owns *session and closes it. With WEIR_OVER_BUDGET the error message gives the
  * smallest budget that works. */

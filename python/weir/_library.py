@@ -163,6 +163,7 @@ class SessionOptions(_Sized):
         ("rule_tokens", c_int32),
         ("lookup", c_int32),
         ("draft_most", c_int32),
+        ("form_bytes", c_int64),
     ]
 
 

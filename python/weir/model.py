@@ -123,6 +123,7 @@ class Model:
         likelihoods: bool = False,
         cache_type: str | tuple[str, str] = "f16",
         rule_tokens: int = 96,
+        form_bytes: int = 16 << 20,
         lookup: int = 0,
         draft_most: int | None = None,
     ) -> Session:
@@ -136,7 +137,8 @@ class Model:
         back what a question is about into room for recall_tokens. likelihoods: Session.score() can be used.
         cache_type: of stored keys and values, or of each: "f32", "f16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0" or
         "small". rule_tokens: slots beside the pot that are kept free for the question of a rule (Session.when()), in
-        tokens; 0: there are no rules.
+        tokens; 0: there are no rules. form_bytes: memory for answers that are held to a form (schema=, regex=, ...), a
+        part of the session's; an answer whose form needs more is an UnsupportedError; 0: there are no forms.
         lookup: several tokens a step, guessed from what was read and written before, at most so many; draft_most: by
         the model's draft, 0 for none. Answers stay the same.
         """
@@ -160,6 +162,7 @@ class Model:
             likelihoods=likelihoods,
             cache_type=cache_type,
             rule_tokens=rule_tokens,
+            form_bytes=form_bytes,
             lookup=lookup,
             draft_most=draft_most,
         )

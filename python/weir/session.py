@@ -114,6 +114,7 @@ class Session:
             v_type=c_text(v_type, "cache_type"),
             rule_tokens=whole(options["rule_tokens"], "rule_tokens"),
             lookup=whole(options["lookup"], "lookup"),
+            form_bytes=whole(options["form_bytes"], "form_bytes", bits=64),
             draft_most=0 if draft_most is None else whole(draft_most, "draft_most") or -1,
         )
         if rule is not None:

@@ -68,7 +68,7 @@ Status CopyTexts(const char* const* texts, size_t n, std::vector<std::string>* o
 }
 
 // nullptr: the answer may be anything.
-Result<std::shared_ptr<const Form>> FormFor(weir_model& model, const weir_generate_options& given) {
+Result<std::shared_ptr<const Form>> FormFor(weir_session& session, const weir_generate_options& given) {
   FormSpec spec;
   int n_given = 0;
   const auto take = [&](const char* text, FormSpec::Kind kind) {
@@ -87,13 +87,13 @@ Result<std::shared_ptr<const Form>> FormFor(weir_model& model, const weir_genera
   }
   if (n_given == 0) return std::shared_ptr<const Form>();
   if (n_given > 1) return InvalidArgument("an answer has one form: json_schema, grammar, regex or choices");
-  std::shared_ptr<const FormVocab> vocab;
-  {
-    const std::lock_guard lock(model.forms_mutex);
-    if (model.forms == nullptr) model.forms = FormVocab::Make(model.loaded->tokenizer());
-    vocab = model.forms;
+  if (session.forms.room() == nullptr) {
+    return InvalidArgument(
+        "the session keeps no memory for forms: open it with weir_session_options.form_bytes, {} for most forms",
+        kDefaultFormBytes);
   }
-  return MakeForm(spec, std::move(vocab));
+  WEIR_ASSIGN_OR_RETURN(std::shared_ptr<const FormVocab> vocab, session.model->form_vocab->Get());
+  return MakeForm(spec, std::move(vocab), session.forms.room());
 }
 
 struct Asked {
@@ -110,7 +110,7 @@ Result<Asked> Prepare(weir_session* session, const weir_generate_options* option
   answer.max_tokens = given.max_tokens;
   answer.ignore_eos = given.ignore_end != 0;
   answer.t_src_ms = session->t_ms;
-  WEIR_ASSIGN_OR_RETURN(answer.form, FormFor(*session->model, given));
+  WEIR_ASSIGN_OR_RETURN(answer.form, FormFor(*session, given));
   // A SentencePiece model begins its answers with a space, which is no part of their form.
   answer.own_text = answer.form != nullptr;
   WEIR_RETURN_IF_ERROR(CopyTexts(given.stop_texts, given.n_stop_texts, &answer.stop_texts));

@@ -146,8 +146,42 @@ TEST_F(AnswersTest, AnAnswerThatIsLeftEarlyIsRead) {
   EXPECT_EQ(weir_session_end_answer(session.get(), nullptr, nullptr), WEIR_INVALID_ARGUMENT);
 }
 
+// What a form may take is part of the session's bytes, and no answer takes more.
+TEST_F(AnswersTest, MemoryForFormsIsTheSessions) {
+  weir_session_options options = Options();
+  weir_generate_options writing = Writing(30);
+  writing.regex = "[a-z ]+";
+  weir::SessionHandle none(*model_, options);
+  EXPECT_EQ(weir_session_begin_ask(none.get(), "a", 1, &writing), WEIR_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(weir_last_error()).find("weir_session_options.form_bytes"), std::string::npos);
+
+  const auto least_budget = [&] {  // as the error names it
+    options.budget_bytes = 1;
+    weir_session* session = nullptr;
+    EXPECT_EQ(weir_session_open(model_->get(), &options, &session), WEIR_OVER_BUDGET);
+    const std::string error = weir_last_error();
+    return std::stoll(error.substr(error.rfind(' ')));
+  };
+  const int64_t without = least_budget();
+  options.form_bytes = 1 << 20;
+  EXPECT_EQ(least_budget(), without + (1 << 20));
+  options.budget_bytes = 0;
+  weir::SessionHandle session(*model_, options);
+  EXPECT_EQ(session.Ask("what?", writing).find_first_not_of("abcdefghijklmnopqrstuvwxyz "), std::string::npos);
+  const std::string large(5000, 'a');
+  writing.regex = large.c_str();
+  EXPECT_EQ(weir_session_begin_ask(session.get(), "a", 1, &writing), WEIR_INVALID_ARGUMENT);
+  EXPECT_EQ(std::string(weir_last_error()),
+            "the form has 5000 bytes; at most 2730 are read with 1048576 kept for forms");
+  options.form_bytes = 1000;
+  weir_session* refused = nullptr;
+  EXPECT_EQ(weir_session_open(model_->get(), &options, &refused), WEIR_INVALID_ARGUMENT);
+}
+
 TEST_F(AnswersTest, AnAnswerKeepsToItsForm) {
-  weir::SessionHandle session(*model_, Options());
+  weir_session_options with_forms = Options();
+  with_forms.form_bytes = 16 << 20;
+  weir::SessionHandle session(*model_, with_forms);
   const char* const choices[] = {"the man", "the sea"};
   weir_generate_options writing = Writing(30);
   writing.ignore_end = 0;

@@ -150,6 +150,8 @@ Result<OpenedWith> OptionsFor(weir_model& model, const weir_session_options& giv
   }
   WEIR_ASSIGN_OR_RETURN(out.recall, RecallFor(given));
   WEIR_RETURN_IF_ERROR(AddRecall(out.recall, *model.loaded, &options));
+  out.form_bytes = given.form_bytes;
+  WEIR_RETURN_IF_ERROR(AddForms(out.form_bytes, &options));
   return out;
 }
 
@@ -159,6 +161,7 @@ Result<std::unique_ptr<weir_session>> MakeSession(weir_model& model, OpenedWith 
   out->opened = std::move(opened);
   const OpenedWith& with = out->opened;
   WEIR_ASSIGN_OR_RETURN(out->session, Session::Make(model.loaded->model(), model.loaded->backend(), with.options));
+  WEIR_ASSIGN_OR_RETURN(out->forms, FormMemory::Make(with.form_bytes, *out->session));
   if (model.encoder != nullptr) {
     WEIR_ASSIGN_OR_RETURN(out->pictures,
                           PictureReader::Make(model.encoder->encoder(), *out->session, with.room, with.prune));
@@ -212,6 +215,7 @@ weir_status weir_model_open(const char* path, const weir_model_options* options,
     if (given.device != nullptr) load.device = given.device;
     auto out = std::make_unique<weir_model>();
     WEIR_ASSIGN_OR_RETURN(out->loaded, weir::LoadedModel::Load(load));
+    out->form_vocab.emplace(out->loaded->tokenizer(), out->form_ledger);
     const std::string name = given.chat_template == nullptr ? "" : given.chat_template;
     auto chat = weir::ChatTemplate::ForFile(out->loaded->file(), out->loaded->tokenizer(), name,
                                             given.chat_template_kwargs == nullptr ? "" : given.chat_template_kwargs);

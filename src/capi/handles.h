@@ -16,6 +16,7 @@
 
 #include "capi/own_policy.h"
 #include "chat/answerer.h"
+#include "chat/form_memory.h"
 #include "chat/talk.h"
 #include "engine/loaded_draft.h"
 #include "engine/loaded_encoder.h"
@@ -37,6 +38,7 @@ struct OpenedWith {
   PictureRoom room;
   PrunerSpec prune;
   RecallOptions recall;
+  int64_t form_bytes = 0;
 };
 
 // An answer between weir_session_begin_answer() and weir_session_end_answer().
@@ -58,8 +60,8 @@ struct weir_model {
   std::unique_ptr<weir::LoadedDraft> draft;      // nullptr: none
   std::optional<weir::ChatTemplate> chat;
   weir::Status no_chat;  // why there is none
-  std::mutex forms_mutex;
-  std::shared_ptr<const weir::FormVocab> forms;  // made for the first answer that has a form
+  weir::Ledger form_ledger;
+  std::optional<weir::SharedFormVocab> form_vocab;  // once there is `loaded`; refers to it and the ledger
 };
 
 namespace weir {
@@ -89,6 +91,7 @@ struct weir_session {
   bool in_call = false;          // a call is at work, perhaps in a callback of the caller's
   weir::OpenedWith opened;       // first: the session asks its rule
   std::unique_ptr<weir::Session> session;
+  weir::FormMemory forms;                         // of the session's ledger
   std::unique_ptr<weir::PictureReader> pictures;  // nullptr without an encoder
   std::optional<weir::Conversation> talk;         // nullopt: no chat, or none yet
   std::unique_ptr<weir::StreamRecall> recall;     // nullptr without recall

@@ -18,6 +18,24 @@ std::string KeyOf(const FormSpec& spec) {
 
 }  // namespace
 
+FormStore::FormStore(const Tokenizer& tokenizer, int64_t bytes)
+    : tokenizer_(tokenizer), room_(bytes > 0 ? std::make_shared<FormRoom>(bytes) : nullptr) {
+  if (room_ != nullptr) room_->SetReclaim([this] { DropIdle(); });
+}
+
+FormStore::~FormStore() {
+  if (room_ != nullptr) room_->SetReclaim(nullptr);  // answers that are not yet gone have it too
+}
+
+int64_t FormStore::MemoryBytes(const Tokenizer& tokenizer, int64_t bytes) {
+  return bytes == 0 ? 0 : bytes + FormVocab::MostBytes(tokenizer);
+}
+
+void FormStore::DropIdle() {
+  const std::lock_guard lock(mutex_);
+  entries_.remove_if([](const Entry& e) { return e.form.use_count() == 1; });
+}
+
 std::shared_ptr<const FormVocab> FormStore::Vocab() {
   const std::lock_guard lock(mutex_);
   if (vocab_ == nullptr) vocab_ = FormVocab::Make(tokenizer_);
@@ -32,7 +50,7 @@ std::shared_ptr<const Form> FormStore::Find(const std::string& key) {
 }
 
 Result<std::shared_ptr<const Form>> FormStore::Get(const FormSpec& spec) {
-  return Get(KeyOf(spec), [&] { return MakeForm(spec, Vocab()); });
+  return Get(KeyOf(spec), [&] { return MakeForm(spec, Vocab(), room_); });
 }
 
 Result<std::shared_ptr<const Form>> FormStore::Get(const HeldAnswer& answer, const AnswerForm& reading) {
@@ -45,11 +63,14 @@ Result<std::shared_ptr<const Form>> FormStore::Get(const HeldAnswer& answer, con
     key += flag ? '1' : '0';
   }
   if (answer.words) key += KeyOf(*answer.words);
-  return Get(std::move(key), [&] { return MakeForm(answer, reading, Vocab()); });
+  return Get(std::move(key), [&] { return MakeForm(answer, reading, Vocab(), room_); });
 }
 
 Result<std::shared_ptr<const Form>> FormStore::Get(std::string key,
                                                    const std::function<Result<std::shared_ptr<const Form>>()>& make) {
+  if (room_ == nullptr) {
+    return Unsupported("this server keeps no memory for forms: it was started with --form-memory 0");
+  }
   {
     const std::lock_guard lock(mutex_);
     if (auto known = Find(key)) return known;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The forms that requests ask for. Making one takes time, and its masks are kept by it, so that the forms of the last
-// few requests stay.
+// few requests stay, in the memory that the server keeps for forms.
 #pragma once
 
 #include <functional>
@@ -19,12 +19,16 @@ namespace weir {
 // Thread-safe.
 class FormStore {
  public:
-  static constexpr size_t kKept = 4;  // each takes up to kMaxFormBytes and its network (forms/form.h)
+  static constexpr size_t kKept = 4;
 
-  // `tokenizer` must outlive the object.
-  explicit FormStore(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+  // `bytes`: for all forms; 0: answers cannot be held to any. `tokenizer` must outlive the object.
+  FormStore(const Tokenizer& tokenizer, int64_t bytes);
+  ~FormStore();
+  // What it takes in all.
+  static int64_t MemoryBytes(const Tokenizer& tokenizer, int64_t bytes);
+  int64_t used_bytes() const { return room_ == nullptr ? 0 : room_->used_bytes(); }
 
-  // The form, as kept or new. Errors of MakeForm().
+  // The form, as kept or new. Errors of MakeForm(), and kUnsupported without memory for forms.
   Result<std::shared_ptr<const Form>> Get(const FormSpec& spec);
   Result<std::shared_ptr<const Form>> Get(const HeldAnswer& answer, const AnswerForm& reading);
   // The vocabulary, made with the first form.
@@ -39,8 +43,11 @@ class FormStore {
                                           const std::function<Result<std::shared_ptr<const Form>>()>& make);
   // nullptr: not kept. REQUIRES: mutex_ is held.
   std::shared_ptr<const Form> Find(const std::string& key);
+  // Forgets the forms that no answer has.
+  void DropIdle();
 
   const Tokenizer& tokenizer_;
+  const std::shared_ptr<FormRoom> room_;  // nullptr: none
   std::mutex mutex_;
   std::shared_ptr<const FormVocab> vocab_;
   std::list<Entry> entries_;  // the last used first

@@ -17,8 +17,10 @@ constexpr int kDefaultSessions = 8;
 
 // Bytes of everything that sessions share.
 Result<int64_t> SharedBytes(const LoadedModel& model, const HostOptions& options, const StepBatch::Shape& batch) {
-  const int64_t bytes =
-      PromptScorer::Bytes(model.model(), model.backend()) + StepBatch::Bytes(model.model(), model.backend(), batch);
+  WEIR_RETURN_IF_ERROR(CheckFormBytes(options.form_bytes));
+  const int64_t bytes = PromptScorer::Bytes(model.model(), model.backend()) +
+                        StepBatch::Bytes(model.model(), model.backend(), batch) +
+                        FormStore::MemoryBytes(model.tokenizer(), options.form_bytes);
   WEIR_ASSIGN_OR_RETURN(const int64_t recall_bytes,
                         RecallStore::MemoryBytes(model, options.recall, options.recall_disk_total));
   if (options.encoder == nullptr) return bytes + recall_bytes;
@@ -63,7 +65,9 @@ Result<std::unique_ptr<Host>> Host::Make(LoadedModel& model, HostOptions options
                              : DefaultBudget(options, shared_bytes, plan.total_bytes, session_plan.total_bytes);
   if (shared_bytes + options.answer_pots * plan.total_bytes > budget) {
     return OverBudget(
-        "{} answer pots of {} tokens need {} bytes, but the budget is {}; use a smaller --pot or fewer --answer-pots",
+        "{} answer pots of {} tokens need {} bytes, but the budget is {}; use a smaller --pot or --form-memory, or "
+        "fewer "
+        "--answer-pots",
         options.answer_pots, plan.pot_slots, shared_bytes + options.answer_pots * plan.total_bytes, budget);
   }
   std::unique_ptr<Host> out(new Host(model, std::move(options), budget));
@@ -82,6 +86,8 @@ Result<std::unique_ptr<Host>> Host::Make(LoadedModel& model, HostOptions options
 }
 
 Status Host::MakeRooms(const StepBatch::Shape& batch, JointStep joint_step) {
+  WEIR_ASSIGN_OR_RETURN(
+      form_bytes_, ledger_.Reserve(MemTag::kOther, FormStore::MemoryBytes(model_.tokenizer(), options_.form_bytes)));
   WEIR_ASSIGN_OR_RETURN(
       recall_, RecallStore::Make(model_, options_.recall, options_.recall_disk_total, options_.snapshots, ledger_));
   Encoder* const encoder = options_.encoder == nullptr ? nullptr : &options_.encoder->encoder();
@@ -112,7 +118,7 @@ Status Host::MakeRooms(const StepBatch::Shape& batch, JointStep joint_step) {
 Host::Host(LoadedModel& model, HostOptions options, int64_t budget_bytes)
     : model_(model),
       options_(std::move(options)),
-      forms_(std::make_unique<FormStore>(model.tokenizer())),
+      forms_(std::make_unique<FormStore>(model.tokenizer(), options_.form_bytes)),
       threads_(std::make_unique<ThreadBook>()),
       ledger_(budget_bytes) {}
 

@@ -104,6 +104,7 @@ class Host {
   Metrics metrics_;
   std::unique_ptr<ThreadBook> threads_;
   Ledger ledger_;
+  Reservation form_bytes_;
   std::unique_ptr<SharedVision> vision_;
   std::unique_ptr<PromptScorer> scorer_;
   std::unique_ptr<StepBatch> batch_;

@@ -13,6 +13,7 @@
 #include "serve/decode_lanes.h"
 #include "serve/mqtt_publisher.h"
 #include "serve/webhook_sender.h"
+#include "text/forms/form_room.h"
 
 namespace weir {
 
@@ -32,8 +33,10 @@ struct HostOptions {
   std::string snapshots;             // folder of snapshots and handed-over sessions, which own archives; may be empty
   PrunerSpec prune;                  // prunes the rows of every picture and frame
   DecodeOptions decode;
-  std::string node;        // part of every session's id: the server that created it. Letters, digits
-  int frames_waiting = 4;  // of a session's live video, if its request does not say
+  int64_t form_bytes =
+      2 * kDefaultFormBytes;  // for answers that are held to forms, of all requests; part of the budget
+  std::string node;           // part of every session's id: the server that created it. Letters, digits
+  int frames_waiting = 4;     // of a session's live video, if its request does not say
   WebhookOptions webhooks;
   MqttOptions mqtt;
 };

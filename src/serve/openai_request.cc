@@ -417,7 +417,9 @@ Result<Asked> GetAsked(const Host& host, Fields& fields) {
 Status MakeForm(const Host& host, const std::optional<FormSpec>& spec, AnswerRequest* answer) {
   if (!spec) return Status();
   auto form = host.forms().Get(*spec);
-  if (!form.ok()) return InvalidArgument("the answer's form: {}", form.status().message());
+  if (!form.ok()) {
+    return Status(form.status().code(), fmt::format("the answer's form: {}", form.status().message()));
+  }
   answer->form = *std::move(form);
   return Status();
 }

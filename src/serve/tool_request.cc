@@ -245,8 +245,9 @@ Status HoldAnswer(const Host& host, const ToolRequest& request, const std::optio
   }
   if (!form.ok()) {
     if (!asked) return Status();
-    if (words && !request.active()) return InvalidArgument("the answer's form: {}", form.status().message());
-    return InvalidArgument("'tools' cannot be held to their schemas: {}", form.status().message());
+    const char* const what =
+        words && !request.active() ? "the answer's form" : "'tools' cannot be held to their schemas";
+    return Status(form.status().code(), fmt::format("{}: {}", what, form.status().message()));
   }
   answer->form = *std::move(form);
   reading.held = request.active();

@@ -208,6 +208,28 @@ TEST(PlanTest, SaysWhatTheSessionUses) {
   EXPECT_EQ(minimum["session_bytes"], plan["minimum_bytes"]);
 }
 
+// What an answer in a form may take is planned, reserved, and no more.
+TEST(PlanTest, FormsHaveALine) {
+  const Arguments tail = {"-m", ModelPath("llama"), "--pot", "128", "-o", "json"};
+  const json without = Parse(Ok(Join({"plan"}, tail)).out);
+  EXPECT_FALSE(without.contains("form_vocabulary_bytes"));
+  const json with = Parse(Ok(Join({"plan", "--form-memory", "2MiB"}, tail)).out);
+  EXPECT_EQ(with["session_bytes"].get<int64_t>(), without["session_bytes"].get<int64_t>() + (2 << 20));
+  EXPECT_EQ(with["items"].back()["what"], "answers held to a form");
+  EXPECT_GT(with["form_vocabulary_bytes"], 0);
+  const json run =
+      Parse(Ok(RunTiny({"--pot", "128", "-o", "json", "--regex", "[a-z]{5}", "--form-memory", "2MiB"})).out);
+  EXPECT_EQ(run["peak_bytes"], with["session_bytes"]);
+  const RunResult refused = RunWeir(RunTiny({"--regex", "a", "--budget", "17MiB", "--pot", "100000"}));
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_NE(
+      RunWeir(RunTiny({"--regex", "a", "--form-memory", "1KiB"})).err.find("--form-memory 1KiB: expected at least"),
+      std::string::npos);
+  EXPECT_NE(RunWeir(RunTiny({"--regex", std::string(3000, 'a'), "--form-memory", "1MiB"}))
+                .err.find("--regex: the form has 3000 bytes; at most 2730 are read with 1048576 kept for forms"),
+            std::string::npos);
+}
+
 // One line for each kind of layer.
 TEST(PlanTest, WindowsHaveALineOfTheirOwn) {
   const Arguments tail = {"plan", "-o", "json", "-m", ModelPath("gemma3"), "--pot", "128"};

@@ -98,6 +98,7 @@ class Fuzz:
                 likelihoods=rng.random() < 0.5,
                 pin=rng.choice([None, "the man"]),
                 rule_tokens=rng.choice([0, 96, 160]),
+                form_bytes=rng.choice([0, 1 << 20, 16 << 20, 5]) if rng.random() < 0.5 else 16 << 20,
             )
         )
 

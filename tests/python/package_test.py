@@ -41,6 +41,19 @@ class Newest(weir.Policy):
         return weir.fill(view, n_keep, range(view.n_slots - 1, -1, -1))
 
 
+class DlpackAlone:
+    """An array of a library that shares its memory and does nothing else."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
 class PackageTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -74,6 +87,7 @@ class PackageTest(unittest.TestCase):
             ids.astype(np.int64),
             ids.astype(np.uint16),
             np.array(ids)[::1],
+            DlpackAlone(np.array(ids)),
         ]
         try:
             import torch
@@ -114,6 +128,7 @@ class PackageTest(unittest.TestCase):
             np.moveaxis(rgb, 2, 0),
             np.dstack([rgb, rgb[:, :, :1]]),
             rgb / 255.0,
+            DlpackAlone(rgb),
         ]
         try:
             from PIL import Image
@@ -213,6 +228,25 @@ class PackageTest(unittest.TestCase):
                 s.ask("?").value()
             with self.assertRaises(weir.InvalidArgumentError):
                 s.ask("?", regex="a", grammar='root ::= "a"').read()
+
+    def test_memory_for_forms_is_the_sessions(self):
+        with self.model.session(pot=96, form_bytes=0) as none, self.model.session(pot=96) as s:
+            self.assertEqual(s.counters().bytes, none.counters().bytes + (16 << 20))
+            with self.assertRaisesRegex(weir.InvalidArgumentError, "keeps no memory for forms"):
+                none.ask("?", regex="a").read()
+            none.ask("?", max_tokens=1).read()
+            with self.assertRaisesRegex(weir.InvalidArgumentError, "with 16777216 kept for forms"):
+                s.ask("?", regex="a" * 50_000).read()
+            with self.assertRaisesRegex(weir.InvalidArgumentError, "the form is too large"):
+                s.ask("?", grammar="root ::= " + '"' + "ab" * 20_000 + '"').read()
+            self.assertEqual(s.ask("?", regex="a{3}", temperature=0).read(), "aaa")
+            with s.fork() as f:
+                self.assertEqual(f.counters().bytes, s.counters().bytes)
+                self.assertEqual(f.ask("?", regex="a{3}", temperature=0).read(), "aaa")
+        with self.assertRaisesRegex(weir.OverBudgetError, "the smallest that works is"):
+            self.model.session(budget=8 << 20)
+        with self.assertRaises(weir.InvalidArgumentError):
+            self.model.session(pot=96, form_bytes=1000)
 
     def test_likelihoods_and_logits(self):
         ids = self.model.encode("the man and the sea")

@@ -146,13 +146,15 @@ class Calls(RuleBasedStateMachine):
         chunk=st.sampled_from([0, 1, 16]),
         likelihoods=st.booleans(),
         rule_tokens=st.sampled_from([0, 96, 160]),
+        form_bytes=st.sampled_from([0, 1 << 20, 16 << 20]),
         recall=st.sampled_from([None, None, "words"]),
         pin=st.sampled_from([None, "the man"]),
     )
-    def make(self, seeing, own, needs, moods, name, pot, chunk, likelihoods, rule_tokens, recall, pin):
+    def make(self, seeing, own, needs, moods, name, pot, chunk, likelihoods, rule_tokens, form_bytes, recall, pin):
         kind = PlainMoody if needs.like != "a_vl" else Moody
         options = {"pot": pot, "chunk": chunk, "likelihoods": likelihoods, "recall": recall, "pin": pin}
         options["rule_tokens"] = rule_tokens
+        options["form_bytes"] = form_bytes
         if seeing:
             options["picture_side"] = 64
         if recall:

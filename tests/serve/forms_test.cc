@@ -101,6 +101,44 @@ TEST_F(FormsTest, AnswersTogetherKeepTheirOwnForms) {
   }
 }
 
+TEST(FormsMemory, IsAPartOfTheServersBudget) {
+  const std::vector<std::string> few = {"--pot", "64", "--answer-pots", "1"};
+  const auto with = [&](const char* memory) {
+    std::vector<std::string> out = few;
+    out.insert(out.end(), {"--form-memory", memory});
+    return out;
+  };
+  const Json body = {{"prompt", "the"}, {"max_tokens", 9}, {"regex", "[a-c]{3}"}};
+  int64_t used = 0;
+  {
+    const ServerProcess none(with("0"));
+    used = none.Get("/props").json()["used_bytes"];
+    const HttpAnswer refused = none.Post("/v1/completions", body);
+    EXPECT_EQ(refused.status, 400);
+    EXPECT_EQ(refused.json()["error"]["code"], "unsupported");
+    EXPECT_NE(refused.body.find("--form-memory 0"), std::string::npos) << refused.body;
+    EXPECT_EQ(none.Post("/v1/completions", {{"prompt", "the"}, {"max_tokens", 2}}).status, 200);
+  }
+  const ServerProcess server(with("2MiB"));
+  // And the vocabulary.
+  const int64_t more = server.Get("/props").json()["used_bytes"].get<int64_t>() - used - (2 << 20);
+  EXPECT_GT(more, 0);
+  EXPECT_LT(more, 1 << 20);
+  EXPECT_EQ(TextOf(server.Post("/v1/completions", body)).size(), 3u);
+  // More forms than there is room for, one after the other: those that nobody uses make room.
+  for (int i = 0; i < 40; ++i) {
+    Json other = body;
+    other["regex"] = "(" + std::to_string(i) + "|" + std::string(1500, 'a') + ")";
+    const HttpAnswer answer = server.Post("/v1/completions", other);
+    EXPECT_EQ(answer.status, 200) << i << ": " << answer.body;
+  }
+  Json large = body;
+  large["regex"] = std::string(9000, 'a');
+  const HttpAnswer refused = server.Post("/v1/completions", large);
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_NE(refused.body.find("the answer's form: the form has 9000 bytes"), std::string::npos) << refused.body;
+}
+
 TEST_F(FormsTest, QuestionsToASession) {
   const HttpAnswer made = server_->Post("/v1/sessions", Json::object());
   const std::string id = made.json()["id"];

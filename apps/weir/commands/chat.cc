@@ -337,6 +337,7 @@ Status RunChat(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags
   }
   WEIR_ASSIGN_OR_RETURN(std::string pin, PinText(pins));
   WEIR_ASSIGN_OR_RETURN(Sampler sampler, MakeSampler(&answer));
+  WEIR_RETURN_IF_ERROR(AddFormRoom(answer, &pot_flags));
   WEIR_ASSIGN_OR_RETURN(const Setup setup,
                         MakeSetup(model_flags, pot_flags, SamplingText(answer),
                                   {.in_chat = true, .goes_on = saved.has_value()}, {&pictures, /*more_later=*/true}));
@@ -344,7 +345,7 @@ Status RunChat(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags
                         ChatTemplate::ForFile(setup.model->file(), setup.model->tokenizer(), model_flags.chat_template,
                                               model_flags.chat_arguments));
   const ThoughtReading reading(setup.model->file(), model_flags, chat, setup.model->tokenizer(), flags.thoughts.where);
-  WEIR_RETURN_IF_ERROR(MakeAnswerForm(setup.model->tokenizer(), &answer, &reading));
+  WEIR_RETURN_IF_ERROR(MakeAnswerForm(setup, &answer, &reading));
   Chat loop(setup, std::move(sampler), chat, reading, answer, pot_flags, pins, std::move(pin), pictures, flags);
   WEIR_RETURN_IF_ERROR(loop.Run(saved ? &*saved : nullptr));
   WEIR_RETURN_IF_ERROR(FinishTrace(setup.trace.get(), *setup.session));

@@ -5,6 +5,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "chat/form_memory.h"
 #include "commands/command.h"
 #include "engine/session/aside_room.h"
 #include "io/json.h"
@@ -17,7 +18,10 @@ namespace weir::app {
 namespace {
 
 Status Plan(const ModelFlags& model_flags, PotFlags pot_flags, PictureFlags* pictures, const RuleFlags& rule_flags,
-            const std::string& format) {
+            const std::string& form_memory, const std::string& format) {
+  if (!form_memory.empty()) {
+    WEIR_ASSIGN_OR_RETURN(pot_flags.form_bytes, ParseBytes(form_memory));
+  }
   WEIR_ASSIGN_OR_RETURN(const std::vector<Rule> rules, ParseRules(rule_flags));
   if (!rules.empty()) pot_flags.aside = kRuleTokens;
   WEIR_ASSIGN_OR_RETURN(SessionOptions options, ToSessionOptions(pot_flags));
@@ -34,6 +38,8 @@ Status Plan(const ModelFlags& model_flags, PotFlags pot_flags, PictureFlags* pic
   WEIR_ASSIGN_OR_RETURN(RecallOptions recall, ToRecallOptions(pot_flags.recall));
   if (encoder != nullptr) recall.max_rows = encoder->encoder().config().max_rows();
   WEIR_RETURN_IF_ERROR(AddRecall(recall, *model, &options));
+  WEIR_RETURN_IF_ERROR(AddForms(pot_flags.form_bytes, &options));
+  const int64_t vocab_bytes = pot_flags.form_bytes == 0 ? 0 : FormVocab::Make(model->tokenizer())->n_bytes();
   WEIR_ASSIGN_OR_RETURN(const SessionPlan plan, PlanSession(model->model(), model->backend(), options));
   int64_t check_tokens = 0;
   if (!rules.empty()) {
@@ -51,6 +57,7 @@ Status Plan(const ModelFlags& model_flags, PotFlags pot_flags, PictureFlags* pic
     json["weights_bytes"] = model->ledger().used_bytes();
     if (encoder != nullptr) json["encoder_weights_bytes"] = encoder->ledger().used_bytes();
     if (draft != nullptr) json["draft_weights_bytes"] = draft->ledger().used_bytes();
+    if (vocab_bytes > 0) json["form_vocabulary_bytes"] = vocab_bytes;
     for (const PlanItem& item : plan.items)
       json["items"].push_back({{"tag", MemTagName(item.tag)}, {"what", item.what}, {"bytes", item.bytes}});
     json["session_bytes"] = plan.total_bytes;
@@ -74,6 +81,10 @@ Status Plan(const ModelFlags& model_flags, PotFlags pot_flags, PictureFlags* pic
     Print(stdout, "  {:<10} {:>14}  prepared from {}\n", "weights", CountText(draft->ledger().used_bytes()),
           draft->file().path());
   }
+  if (vocab_bytes > 0) {
+    Print(stdout, "  {:<10} {:>14}  the vocabulary as forms see it\n", MemTagName(MemTag::kOther),
+          CountText(vocab_bytes));
+  }
   if (!rules.empty()) Print(stdout, "rules: {}, {} tokens read aside at every check\n", rules.size(), check_tokens);
   Print(stdout, "smallest budget that works here: {} bytes\n", CountText(plan.minimum_bytes));
   return Status();
@@ -84,6 +95,7 @@ Action AddPlan(CLI::App& sub) {
   auto pot = std::make_shared<PotFlags>();
   auto pictures = std::make_shared<PictureFlags>();
   auto rules = std::make_shared<RuleFlags>();
+  auto forms = std::make_shared<std::string>();
   auto format = std::make_shared<std::string>("text");
   AddModelFlags(sub, model.get());
   AddPotFlags(sub, pot.get());
@@ -92,8 +104,11 @@ Action AddPlan(CLI::App& sub) {
   AddEncoderFlags(sub, pictures.get());
   AddPictureFlags(sub, pictures.get());
   AddWhenFlag(sub, rules.get());
+  sub.add_option("--form-memory", *forms, "memory for an answer that is held to a form; `weir run` takes 16MiB")
+      ->check(NotEmpty())
+      ->type_name("BYTES");
   sub.add_option("-o,--output", *format, "text or json")->check(CLI::IsMember({"text", "json"}))->capture_default_str();
-  return [=] { return Plan(*model, *pot, pictures.get(), *rules, *format); };
+  return [=] { return Plan(*model, *pot, pictures.get(), *rules, *forms, *format); };
 }
 
 }  // namespace

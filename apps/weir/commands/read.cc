@@ -50,9 +50,10 @@ Status Read(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, c
   const bool is_file = flags.file != "-" && source.total_bytes() >= 0;
   const bool stays = is_file && pot_flags.recall.dir.empty() && !recall.needs_vectors();
   if (pot_flags.recall.spec == kDefaultRecall && !flags.recall_given && !stays) pot_flags.recall.spec = "off";
+  WEIR_RETURN_IF_ERROR(AddFormRoom(answer, &pot_flags));
   WEIR_ASSIGN_OR_RETURN(const Setup setup,
                         MakeSetup(model_flags, pot_flags, SamplingText(answer), {true, flags.ask, !stays}));
-  WEIR_RETURN_IF_ERROR(MakeAnswerForm(setup.model->tokenizer(), &answer));
+  WEIR_RETURN_IF_ERROR(MakeAnswerForm(setup, &answer));
   const Tokenizer& tokenizer = setup.model->tokenizer();
   Session& session = *setup.session;
   std::unique_ptr<FileRecall> of_file;

@@ -163,6 +163,7 @@ Status Run(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags, An
   }
   WEIR_ASSIGN_OR_RETURN(const std::string pin, PinText(pins));
   WEIR_ASSIGN_OR_RETURN(Sampler sampler, MakeSampler(&answer));
+  WEIR_RETURN_IF_ERROR(AddFormRoom(answer, &pot_flags));
   WEIR_ASSIGN_OR_RETURN(const Setup setup,
                         MakeSetup(model_flags, pot_flags, SamplingText(answer),
                                   {.in_chat = flags.chat, .goes_on = saved.has_value()}, {&pictures}));
@@ -176,7 +177,7 @@ Status Run(const CLI::App& sub, ModelFlags& model_flags, PotFlags& pot_flags, An
   std::optional<ThoughtReading> reading;
   if (prompt.chat) reading.emplace(setup.model->file(), model_flags, *prompt.chat, tokenizer, flags.thoughts.where);
   const ThoughtReading* const thoughts_of = reading ? &*reading : nullptr;
-  WEIR_RETURN_IF_ERROR(MakeAnswerForm(tokenizer, &answer, thoughts_of));
+  WEIR_RETURN_IF_ERROR(MakeAnswerForm(setup, &answer, thoughts_of));
   WEIR_RETURN_IF_ERROR(saved ? NextPrompt(tokenizer, *saved, flags, text, &prompt)
                              : FirstPrompt(tokenizer, pins, flags, pin, text, n_sources, &prompt));
   const std::vector<int32_t>& tokens = prompt.tokens;

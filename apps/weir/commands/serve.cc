@@ -41,7 +41,7 @@ struct ServeFlags {
   int drain = 30, session_idle = 0;
   DecodeOptions decode;
   int media_timeout_s = 30, frames_waiting = 4;
-  std::string recall_disk_total;
+  std::string recall_disk_total, form_memory = "32MiB";
 };
 
 // A model's name as an id, which clients put into paths and configuration files: "SmolLM2 135M" is SmolLM2-135M.
@@ -120,6 +120,11 @@ Result<ServerOptions> ToOptions(const ModelFlags& model_flags, const PotFlags& p
   out.host.cache_prompt = flags.cache_prompt;
   if (!flags.budget.empty()) {
     WEIR_ASSIGN_OR_RETURN(out.host.budget_bytes, PositiveBytes(flags.budget, "--budget"));
+  }
+  WEIR_ASSIGN_OR_RETURN(out.host.form_bytes, ParseBytes(flags.form_memory));
+  if (!CheckFormBytes(out.host.form_bytes).ok()) {
+    return InvalidArgument("--form-memory {}: expected 0, for no forms, or at least {} bytes", flags.form_memory,
+                           kLeastFormBytes);
   }
   WEIR_ASSIGN_OR_RETURN(out.http.max_body_bytes, PositiveBytes(flags.max_body, "--max-body"));
   if (!flags.max_bodies.empty()) {
@@ -334,6 +339,13 @@ Action AddServe(CLI::App& sub) {
                  "bytes that all sessions together may use: 256MiB, 1GiB ...; default: enough for --answer-pots and "
                  "eight sessions")
       ->check(NotEmpty())
+      ->type_name("BYTES");
+  sub.add_option(
+         "--form-memory", flags->form_memory,
+         "memory for answers that are held to a form or to the schemas of tools, of all requests, and a part of "
+         "--budget; 0 = there are none")
+      ->check(NotEmpty())
+      ->capture_default_str()
       ->type_name("BYTES");
   sub.add_option("--host", flags->host, "address to listen on; 0.0.0.0 = every address of this machine")
       ->check(NotEmpty())

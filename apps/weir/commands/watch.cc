@@ -329,9 +329,10 @@ Status Watch(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, 
   }
   WEIR_ASSIGN_OR_RETURN(Sampler sampler, MakeSampler(&answer));
   pictures.videos = {flags.source};
+  WEIR_RETURN_IF_ERROR(AddFormRoom(answer, &pot_flags));
   WEIR_ASSIGN_OR_RETURN(const Setup setup, MakeSetup(model_flags, pot_flags, SamplingText(answer), {true, flags.ask},
                                                      {&pictures, false, flags.queue + 1}));
-  WEIR_RETURN_IF_ERROR(MakeAnswerForm(setup.model->tokenizer(), &answer));
+  WEIR_RETURN_IF_ERROR(MakeAnswerForm(setup, &answer));
   WEIR_ASSIGN_OR_RETURN(const ChatTemplate chat,
                         ChatTemplate::ForFile(setup.model->file(), setup.model->tokenizer(), model_flags.chat_template,
                                               model_flags.chat_arguments));
