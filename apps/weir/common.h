@@ -67,7 +67,8 @@ struct PotFlags {
   bool trace_scores = false, verbose = false;
   int trace_attention = 0;
   GuessFlags guesses;
-  int aside = 0;  // SessionOptions::aside_slots
+  int aside = 0;                 // SessionOptions::aside_slots
+  std::vector<PlanItem> beside;  // SessionOptions::beside: of rules
   RecallFlags recall;
 };
 void AddPotFlags(CLI::App& app, PotFlags* flags);

@@ -12,6 +12,7 @@
 #include "io/json.h"
 #include "kv/cache_types.h"
 #include "recall/own_archive.h"
+#include "rules/rule_room.h"
 
 namespace weir {
 namespace {
@@ -150,6 +151,7 @@ Result<OpenedWith> OptionsFor(weir_model& model, const weir_session_options& giv
   }
   WEIR_ASSIGN_OR_RETURN(out.recall, RecallFor(given));
   WEIR_RETURN_IF_ERROR(AddRecall(out.recall, *model.loaded, &options));
+  if (options.aside_slots > 0) options.beside.push_back(RuleRoom(kMaxRules, options.aside_slots));
   return out;
 }
 
@@ -163,7 +165,11 @@ Result<std::unique_ptr<weir_session>> MakeSession(weir_model& model, OpenedWith 
     WEIR_ASSIGN_OR_RETURN(out->pictures,
                           PictureReader::Make(model.encoder->encoder(), *out->session, with.room, with.prune));
   }
-  if (with.options.aside_slots > 0) out->rules.emplace(model.loaded->tokenizer());
+  if (with.options.aside_slots > 0) {
+    const PlanItem room = RuleRoom(kMaxRules, with.options.aside_slots);
+    WEIR_ASSIGN_OR_RETURN(out->rule_room, out->session->ledger().Reserve(room.tag, room.bytes));
+    out->rules.emplace(model.loaded->tokenizer());
+  }
   return out;
 }
 
