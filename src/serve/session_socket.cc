@@ -67,7 +67,7 @@ class SessionSocket {
   void Run() {
     Json hello = {{"type", "session"}, {"session", std::move(session_.state)}};
     if (session_.ring != nullptr) hello["last_event_id"] = session_.ring->newest();
-    Reply(std::move(hello));
+    Reply(hello);
     for (;;) {
       WebSocket::Message message;
       const bool busy = request_.under_way() || !frames_.empty();
@@ -357,11 +357,11 @@ class SessionSocket {
     told_at_ = Clock::now();
   }
 
-  void Reply(Json json) { replies_.push_back(JsonText(json)); }
+  void Reply(const Json& json) { replies_.push_back(JsonText(json)); }
   void Fail(const Json& id, const ApiError& error) {
     Json out = {{"type", "error"}, {"id", id}, {"status", error.http}};
     out.update(error.Body());
-    Reply(std::move(out));
+    Reply(out);
   }
   // Of many frames with an error the newest is told.
   void FailFrame(const ApiError& error, int64_t t_ms = -1) {

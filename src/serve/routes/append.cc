@@ -101,7 +101,6 @@ void AppendFrame(Host& host, const std::string& id, const VisualInput& frame, in
   const Status pushed = dropped ? Status()
                                 : PushLiveFrame(host, id, queue, *std::move(lane),
                                                 {.bytes = frame.files[0], .t_ms = t_ms, .where = frame.where.c_str()});
-  lane.reset();
   if (!pushed.ok()) return SendError(ErrorOf(pushed), response);
   // The session may have ended while the frame waited for a decoder; its queue is then no longer read.
   if (!host.sessions().Has(id)) return SendError(FromStatus(NotFound("there is no session '{}'", id)), response);
