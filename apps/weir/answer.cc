@@ -367,7 +367,8 @@ Result<Setup> MakeSetup(const ModelFlags& model_flags, const PotFlags& pot_flags
   if (out.encoder != nullptr) {
     WEIR_ASSIGN_OR_RETURN(room, MeasurePictures(pictures.flags, pictures.more_later));
     room.n_waiting = pictures.n_waiting;
-    WEIR_ASSIGN_OR_RETURN(options.beside, PictureReader::Plan(out.encoder->encoder(), room, prune));
+    WEIR_ASSIGN_OR_RETURN(const auto beside, PictureReader::Plan(out.encoder->encoder(), room, prune));
+    options.beside.insert(options.beside.end(), beside.begin(), beside.end());
   }
   WEIR_ASSIGN_OR_RETURN(RecallOptions recall, ToRecallOptions(pot_flags.recall));
   if (out.encoder != nullptr) recall.max_rows = out.encoder->encoder().config().max_rows();

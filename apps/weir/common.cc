@@ -305,6 +305,7 @@ Result<SessionOptions> ToSessionOptions(const PotFlags& flags) {
   options.windows_in_pot = flags.window_layers == "pot";
   options.max_guesses = flags.guesses.lookup;
   options.aside_slots = flags.aside;
+  options.beside = flags.beside;
   WEIR_ASSIGN_OR_RETURN(options.k_type, ParseCacheType(flags.k_type, CachePart::kKeys));
   WEIR_ASSIGN_OR_RETURN(options.v_type, ParseCacheType(flags.v_type, CachePart::kValues));
   options.watch_attention = flags.trace_attention > 0;

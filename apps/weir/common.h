@@ -67,8 +67,9 @@ struct PotFlags {
   bool trace_scores = false, verbose = false;
   int trace_attention = 0;
   GuessFlags guesses;
-  int aside = 0;           // SessionOptions::aside_slots
-  int64_t form_bytes = 0;  // for answers that are held to a form
+  int aside = 0;                 // SessionOptions::aside_slots
+  std::vector<PlanItem> beside;  // SessionOptions::beside: of rules
+  int64_t form_bytes = 0;        // for answers that are held to a form
   RecallFlags recall;
 };
 void AddPotFlags(CLI::App& app, PotFlags* flags);

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <memory>
 
+#include "base/heap_bytes.h"
 #include "common.h"
 #include "media/child.h"
 #include "media/memory_file.h"
@@ -29,9 +30,21 @@ EventCommand::~EventCommand() {
   thread_.join();
 }
 
+int64_t EventCommand::Event::bytes() const {
+  int64_t out = 2 * static_cast<int64_t>(sizeof(Event)) + HeapBytes(std::ssize(input) + 1);
+  out += HeapBytes(std::ssize(environment) * static_cast<int64_t>(sizeof(environment[0])));
+  for (const auto& [variable, value] : environment) {
+    out += HeapBytes(std::ssize(variable) + 1) + HeapBytes(std::ssize(value) + 1);
+  }
+  return out;
+}
+
 void EventCommand::Post(Event event) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (waiting_.size() == kMostWaiting) {
+  event.input.shrink_to_fit();
+  bytes_ += event.bytes();
+  while (!waiting_.empty() && (waiting_.size() == kMostWaiting || bytes_ > kMostBytes)) {
+    bytes_ -= waiting_.front().bytes();
     waiting_.pop_front();
     ++counters_.dropped;
   }
@@ -44,6 +57,7 @@ void EventCommand::End() {
   while (!StopFlag() && (running_ || !waiting_.empty())) changed_.wait_for(lock, std::chrono::milliseconds(100));
   counters_.dropped += std::ssize(waiting_);
   waiting_.clear();
+  bytes_ = 0;
 }
 
 EventCommand::Counters EventCommand::counters() const {
@@ -56,6 +70,7 @@ void EventCommand::Work() {
   for (;;) {
     changed_.wait(lock, [this] { return stop_ || !waiting_.empty(); });
     if (stop_) return;
+    bytes_ -= waiting_.front().bytes();
     const Event event = std::move(waiting_.front());
     waiting_.pop_front();
     running_ = true;

@@ -24,6 +24,9 @@ class EventCommand {
  public:
   // Events that may wait; more, and the oldest is dropped and counted.
   static constexpr size_t kMostWaiting = 64;
+  static constexpr int64_t kMostBytes = 256 << 10;  // of them together
+  // The most memory that they take, and one for which the command runs.
+  static constexpr int64_t kBytes = kMostBytes + (64 << 10);
 
   // A run that takes longer than limit_ms is killed, with everything it started in its process group.
   EventCommand(std::string command, int64_t limit_ms);
@@ -36,6 +39,7 @@ class EventCommand {
     std::string name;  // for warnings
     std::vector<std::pair<std::string, std::string>> environment;
     std::string input;
+    int64_t bytes() const;
   };
   void Post(Event event);
   // Waits until the command ran for everything that waits, or the program is being stopped.
@@ -58,6 +62,7 @@ class EventCommand {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Event> waiting_;
+  int64_t bytes_ = 0;  // of them
   bool running_ = false;
   Counters counters_;
   std::thread thread_;

@@ -31,6 +31,7 @@ CLI::Option* AddMqttFlags(CLI::App& app, MqttFlags* flags) {
 
 Result<MqttOptions> ToMqtt(const MqttFlags& flags) {
   MqttOptions out = {.address = flags.address, .ca_file = flags.ca_file, .discovery = flags.discovery};
+  out.retained_bytes = flags.retained_bytes;
   if (!flags.password_file.empty()) {
     WEIR_ASSIGN_OR_RETURN(out.password, ReadTextFile(flags.password_file, 1 << 12));
     while (!out.password.empty() && (out.password.back() == '\n' || out.password.back() == '\r'))

@@ -11,6 +11,7 @@ namespace weir::app {
 
 struct MqttFlags {
   std::string address, password_file, ca_file, discovery = MqttOptions().discovery;
+  int64_t retained_bytes = MqttOptions().retained_bytes;  // set by the command
 };
 CLI::Option* AddMqttFlags(CLI::App& app, MqttFlags* flags);
 

@@ -3,11 +3,13 @@
 
 #include <cstdio>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "duration.h"
 #include "engine/session/aside_room.h"
 #include "print.h"
+#include "rules/rule_room.h"
 #include "text/chat_template.h"
 
 namespace weir::app {
@@ -92,6 +94,25 @@ Result<std::vector<Rule>> ParseRules(const RuleFlags& flags) {
   return out;
 }
 
+namespace {
+
+Result<std::vector<PlanItem>> RoomBeside(const RuleFlags& flags) {
+  std::vector<PlanItem> out = {RuleRoom(std::ssize(flags.when), kRuleTokens)};
+  if (!flags.then.empty()) out.push_back({MemTag::kOther, "rules: events that wait for --then", EventCommand::kBytes});
+  if (flags.mqtt.address.empty()) return out;
+  WEIR_ASSIGN_OR_RETURN(const MqttOptions mqtt, ToMqtt(flags.mqtt));
+  out.push_back({MemTag::kOther, "rules: what waits for the MQTT broker", MqttPublisher::MemoryBytes(mqtt)});
+  return out;
+}
+
+}  // namespace
+
+Status AddRuleRoom(const RuleFlags& flags, PotFlags* pot) {
+  pot->aside = kRuleTokens;
+  WEIR_ASSIGN_OR_RETURN(pot->beside, RoomBeside(flags));
+  return Status();
+}
+
 Result<int64_t> TokensOfACheck(const std::vector<Rule>& rules, const LoadedModel& model, const ModelFlags& flags,
                                int32_t room) {
   WEIR_ASSIGN_OR_RETURN(const ChatTemplate chat, ChatTemplate::ForFile(model.file(), model.tokenizer(),
@@ -112,6 +133,12 @@ Result<std::unique_ptr<RuleWatch>> RuleWatch::Make(const RuleFlags& flags, std::
                                                    const Tokenizer& tokenizer, const Conversation& conversation,
                                                    bool json) {
   std::unique_ptr<RuleWatch> out(new RuleWatch(session, tokenizer, json, flags.scores));
+  WEIR_ASSIGN_OR_RETURN(const std::vector<PlanItem> beside, RoomBeside(flags));
+  // The publisher takes its own.
+  for (const PlanItem& item : std::span(beside).first(flags.mqtt.address.empty() ? beside.size() : beside.size() - 1)) {
+    WEIR_ASSIGN_OR_RETURN(Reservation reserved, session.ledger().Reserve(item.tag, item.bytes));
+    out->room_.push_back(std::move(reserved));
+  }
   for (Rule& rule : rules) {
     const std::string when = rule.when();
     const auto id = out->rules_.Add(std::move(rule), conversation, AsideRoom(session.plan()));
@@ -123,7 +150,7 @@ Result<std::unique_ptr<RuleWatch>> RuleWatch::Make(const RuleFlags& flags, std::
   }
   if (!flags.mqtt.address.empty()) {
     WEIR_ASSIGN_OR_RETURN(const MqttOptions mqtt, ToMqtt(flags.mqtt));
-    WEIR_ASSIGN_OR_RETURN(out->mqtt_, MqttPublisher::Make(mqtt));
+    WEIR_ASSIGN_OR_RETURN(out->mqtt_, MqttPublisher::Make(mqtt, session.ledger()));
     out->mqtt_name_ = flags.mqtt_name;
     for (const RuleSet::Watched& watched : out->rules_.rules()) {
       out->mqtt_->Watch(out->mqtt_name_, watched.rule.id, watched.rule.when(), false);
@@ -156,10 +183,10 @@ void RuleWatch::TellScores(int64_t t_ms, const nlohmann::ordered_json& more) con
   }
 }
 
-Status RuleWatch::Repeat(int64_t n, int64_t t_ms) {
+Status RuleWatch::Repeat(int64_t n, int64_t t_ms, const nlohmann::ordered_json& more) {
   std::vector<RuleEvent> events;
   for (; n > 0; --n) rules_.Repeat(session_, t_ms, &events);
-  return Tell(events, {});
+  return Tell(events, more);
 }
 
 Status RuleWatch::Tell(const std::vector<RuleEvent>& events, const nlohmann::ordered_json& more) {

@@ -22,10 +22,10 @@ inline constexpr int kRuleTokens = 192;
 struct RuleFlags {
   std::vector<std::string> when;
   std::string then, cooldown, then_limit = "30s";
-  int check = 0;        // 0: a default of the kind of stream
-  bool scores = false;  // a line for every check
-  MqttFlags mqtt;
-  std::string mqtt_name = "watch";  // in the place of a session
+  int check = 0;                                 // 0: a default of the kind of stream
+  bool scores = false;                           // a line for every check
+  MqttFlags mqtt = {.retained_bytes = 1 << 20};  // kMaxRules are less
+  std::string mqtt_name = "watch";               // in the place of a session
   RuleTuning tuning;
 };
 // --when; and all flags.
@@ -35,15 +35,18 @@ void AddRuleFlags(CLI::App& app, RuleFlags* flags);
 // The rules as they were given, before a model is loaded. kInvalidArgument names the flag.
 Result<std::vector<Rule>> ParseRules(const RuleFlags& flags);
 
+// Room in the session for these rules: slots, and memory of events and of what waits for --then and --mqtt.
+Status AddRuleRoom(const RuleFlags& flags, PotFlags* pot);
+
 // Tokens that are read aside for a check of these rules, after frames or a text. Errors of RuleSet::Add().
 Result<int64_t> TokensOfACheck(const std::vector<Rule>& rules, const LoadedModel& model, const ModelFlags& flags,
                                int32_t room);
 
 class RuleWatch {
  public:
-  // Session and tokenizer must outlive it. `conversation` is that of the session, after its beginning was read. Prints
-  // a line about the rules to stderr. kInvalidArgument for a rule that takes more tokens than the session has room for,
-  // or cannot be asked.
+  // Session and tokenizer must outlive it, and the session has the room of AddRuleRoom(). `conversation` is that of the
+  // session, after its beginning was read. Prints a line about the rules to stderr. kInvalidArgument for a rule that
+  // takes more tokens than the session has room for, or cannot be asked.
   static Result<std::unique_ptr<RuleWatch>> Make(const RuleFlags& flags, std::vector<Rule> rules, Session& session,
                                                  const Tokenizer& tokenizer, const Conversation& conversation,
                                                  bool json);
@@ -51,7 +54,7 @@ class RuleWatch {
   // Asks the rules about the present moment and prints what happened; `more` is added to the JSON of every event.
   Status Check(const Conversation& conversation, int64_t t_ms, const nlohmann::ordered_json& more = {});
   // The same as at the last check, n times: nothing was read since.
-  Status Repeat(int64_t n, int64_t t_ms);
+  Status Repeat(int64_t n, int64_t t_ms, const nlohmann::ordered_json& more = {});
   // Waits for commands that still run, and for what is not published yet.
   void End();
 
@@ -66,6 +69,7 @@ class RuleWatch {
   Status Tell(const std::vector<RuleEvent>& events, const nlohmann::ordered_json& more);
 
   Session& session_;
+  std::vector<Reservation> room_;
   RuleSet rules_;
   const bool json_, scores_;
   int64_t n_events_ = 0;

@@ -10,13 +10,15 @@
 #include "duration.h"
 #include "followed_text.h"
 #include "print.h"
+#include "repeated_lines.h"
 #include "text/stream.h"
 
 namespace weir::app {
 namespace {
 
 constexpr int kDefaultEvery = 64;
-constexpr int kQuietMs = 200;  // a text that pauses for this long is checked without waiting for more
+constexpr size_t kMostLineBytes = 16 << 10;  // of a line that is compared with others
+constexpr int kQuietMs = 200;                // a text that pauses for this long is checked without waiting for more
 
 class TextWatcher {
  public:
@@ -38,6 +40,9 @@ class TextWatcher {
     WEIR_RETURN_IF_ERROR(talk_.Read(talk_.conversation().Begin(system), reading));
     WEIR_RETURN_IF_ERROR(talk_.OpenTurn(Reading()));
     talk_.conversation().TextRead();
+    if (flags_.skip_same > 0) {
+      WEIR_ASSIGN_OR_RETURN(same_, RepeatedLines::Make(flags_.skip_same, session_.ledger()));
+    }
     WEIR_ASSIGN_OR_RETURN(
         rules_, RuleWatch::Make(rule_flags, std::move(rules), session_, tokenizer_, talk_.conversation(), flags_.json));
     return Status();
@@ -49,9 +54,15 @@ class TextWatcher {
       WEIR_ASSIGN_OR_RETURN(const FollowedText::Got got, text.Read(kQuietMs, &piece));
       n_skipped_ = text.n_skipped_bytes();
       if (StopFlag()) break;
-      if (got == FollowedText::Got::kText) {
+      if (got == FollowedText::Got::kText && same_) {
+        const Status status = TakeLines(piece);
+        if (!status.ok() && !StopFlag()) return status;
+      } else if (got == FollowedText::Got::kText) {
         encoder_.Push(piece, &waiting_);
         ends_line_ = piece.back() == '\n';
+      } else if (got == FollowedText::Got::kEnd && !line_.empty()) {
+        encoder_.Push(std::exchange(line_, {}), &waiting_);
+        encoder_.Finish(&waiting_);
       } else if (encoder_.pending_bytes() > 0 && (got == FollowedText::Got::kEnd || ends_line_)) {
         encoder_.Finish(&waiting_);
       }
@@ -92,6 +103,47 @@ class TextWatcher {
     return most == 2 * every || quiet ? most : 0;
   }
 
+  // A piece line by line, without those that say nothing new.
+  Status TakeLines(std::string_view piece) {
+    while (!piece.empty() && !StopFlag()) {
+      const size_t n = std::min(piece.find('\n'), piece.size() - 1) + 1;
+      const std::string_view more = piece.substr(0, n);
+      piece.remove_prefix(n);
+      line_ += more;
+      const bool ends = more.back() == '\n';
+      ends_line_ = ends;
+      // The rest of a line that is too long to wait for its end.
+      if (!ends && line_.size() < kMostLineBytes) break;
+      if (std::exchange(cut_, !ends)) {
+        encoder_.Push(line_, &waiting_);
+        line_.clear();
+        continue;
+      }
+      if (same_->IsNew(line_)) {
+        encoder_.Push(line_, &waiting_);
+        WEIR_RETURN_IF_ERROR(Look(false));
+      } else {
+        n_same_bytes_ += std::ssize(line_);
+        WEIR_RETURN_IF_ERROR(PassSame());
+      }
+      line_.clear();
+    }
+    return ReportIfDue();
+  }
+
+  // Lines that were left out count for rules as if they had been read: about four bytes are a token.
+  Status PassSame() {
+    const int64_t bytes_of_check = int64_t{4} * every_;
+    if (n_same_bytes_ < bytes_of_check) return Status();
+    n_same_bytes_ = 0;
+    // What was read since the last check comes first.
+    if (encoder_.pending_bytes() > 0) encoder_.Finish(&waiting_);
+    if (!waiting_.empty()) return Look(true);
+    return rules_->Repeat(1, Now(), {{"line", Line()}});
+  }
+
+  int64_t Line() const { return same_ ? same_->n_lines() : n_lines_; }
+
   Status Look(bool quiet) {
     while (!StopFlag()) {
       const size_t n = Next(quiet);
@@ -100,7 +152,7 @@ class TextWatcher {
       WEIR_RETURN_IF_ERROR(talk_.Read(part, Reading()));
       n_lines_ += std::ranges::count_if(part, [this](int32_t id) { return EndsLine(id); });
       waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(n));
-      WEIR_RETURN_IF_ERROR(rules_->Check(talk_.conversation(), Now(), {{"line", n_lines_}}));
+      WEIR_RETURN_IF_ERROR(rules_->Check(talk_.conversation(), Now(), {{"line", Line()}}));
       WEIR_RETURN_IF_ERROR(ReportIfDue());
     }
     return Status();
@@ -116,20 +168,22 @@ class TextWatcher {
     const SessionCounters tokens = session_.counters();
     if (!flags_.json) {
       Print(stderr, "watch    at {} {} lines, {} bytes left out; tokens {} seen, {} kept; session {}, process {}\n{}\n",
-            TimeText(Now()), CountText(n_lines_), CountText(n_skipped_), CountText(tokens.seen), CountText(tokens.kept),
+            TimeText(Now()), CountText(Line()) + (same_ ? ", " + CountText(same_->n_same()) + " of them the same" : ""),
+            CountText(n_skipped_), CountText(tokens.seen), CountText(tokens.kept),
             BytesText(session_.ledger().used_bytes()), BytesText(ResidentBytes()), rules_->FiguresText());
       return Status();
     }
-    const nlohmann::ordered_json line = {{"type", "report"},
-                                         {"t_ms", Now()},
-                                         {"line", n_lines_},
-                                         {"bytes_skipped", n_skipped_},
-                                         {"tokens_seen", tokens.seen},
-                                         {"tokens_kept", tokens.kept},
-                                         {"tokens_dropped", tokens.dropped},
-                                         {"rules", rules_->Figures()},
-                                         {"session_bytes", session_.ledger().used_bytes()},
-                                         {"resident_bytes", ResidentBytes()}};
+    nlohmann::ordered_json line = {{"type", "report"},
+                                   {"t_ms", Now()},
+                                   {"line", Line()},
+                                   {"bytes_skipped", n_skipped_},
+                                   {"tokens_seen", tokens.seen},
+                                   {"tokens_kept", tokens.kept},
+                                   {"tokens_dropped", tokens.dropped},
+                                   {"rules", rules_->Figures()},
+                                   {"session_bytes", session_.ledger().used_bytes()},
+                                   {"resident_bytes", ResidentBytes()}};
+    if (same_) line["lines_same"] = same_->n_same();
     Print(stdout, "{}\n", JsonText(line));
     return FlushOutput();
   }
@@ -144,6 +198,10 @@ class TextWatcher {
   std::unique_ptr<RuleWatch> rules_;
   std::vector<int32_t> waiting_;  // encoded and not yet read
   bool ends_line_ = false;        // the last piece did
+  std::optional<RepeatedLines> same_;
+  std::string line_;  // with same_: the line whose end has not come
+  bool cut_ = false;  // its beginning was read already
+  int64_t n_same_bytes_ = 0;
   int64_t n_lines_ = 0, n_skipped_ = 0;
   int64_t next_report_ms_;
   const Clock::time_point start_ = Clock::now();

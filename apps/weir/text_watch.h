@@ -12,6 +12,7 @@ namespace weir::app {
 struct TextWatchFlags {
   std::string follow, system;
   int64_t report_ms = 0;  // 0: only at the end
+  int64_t skip_same = 0;  // RepeatedLines' window; 0: all lines are read
   bool whole = false, json = false;
 };
 

@@ -12,6 +12,7 @@
 #include "io/json.h"
 #include "kv/cache_types.h"
 #include "recall/own_archive.h"
+#include "rules/rule_room.h"
 
 namespace weir {
 namespace {
@@ -152,6 +153,7 @@ Result<OpenedWith> OptionsFor(weir_model& model, const weir_session_options& giv
   WEIR_RETURN_IF_ERROR(AddRecall(out.recall, *model.loaded, &options));
   out.form_bytes = given.form_bytes;
   WEIR_RETURN_IF_ERROR(AddForms(out.form_bytes, &options));
+  if (options.aside_slots > 0) options.beside.push_back(RuleRoom(kMaxRules, options.aside_slots));
   return out;
 }
 
@@ -166,7 +168,11 @@ Result<std::unique_ptr<weir_session>> MakeSession(weir_model& model, OpenedWith 
     WEIR_ASSIGN_OR_RETURN(out->pictures,
                           PictureReader::Make(model.encoder->encoder(), *out->session, with.room, with.prune));
   }
-  if (with.options.aside_slots > 0) out->rules.emplace(model.loaded->tokenizer());
+  if (with.options.aside_slots > 0) {
+    const PlanItem room = RuleRoom(kMaxRules, with.options.aside_slots);
+    WEIR_ASSIGN_OR_RETURN(out->rule_room, out->session->ledger().Reserve(room.tag, room.bytes));
+    out->rules.emplace(model.loaded->tokenizer());
+  }
   return out;
 }
 

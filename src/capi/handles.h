@@ -99,6 +99,7 @@ struct weir_session {
   std::unique_ptr<weir::TraceWriter> trace;       // nullptr: none
   std::unique_ptr<weir::OpenAnswer> answer;       // nullptr: none
   std::optional<weir::RuleSet> rules;             // nullopt: the session has no room for any
+  weir::Reservation rule_room;                    // in the session's ledger, for `rules`
   weir_event_callback on_event = nullptr;
   void* event_user = nullptr;
   mutable std::string rule_words;  // of the latest answer of weir_session_rule()

@@ -8,6 +8,8 @@
 #include <cmath>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "media/child.h"
@@ -42,10 +44,30 @@ void AddMaxBlock(const MediaInfo& info, std::vector<std::string>* argv) {
 
 // Adds the source's name to a child's error.
 // Decoders repeat the names of their sources.
+// What the decoder says of a source, in words for those who do not know it; anything else stays as it is.
+std::string InPlainWords(const std::string& said) {
+  constexpr std::pair<std::string_view, const char*> kWords[] = {
+      {"401 Unauthorized", "the source wants a user and a password, or others than these"},
+      {"403 Forbidden", "the source does not let this user in"},
+      {"404 Not Found", "the source has nothing under this name"},
+      {"Connection refused", "nobody answers at this address"},
+      {"Failed to resolve hostname", "there is no host of this name"},
+      {"No route to host", "the host cannot be reached"},
+      {"Network is unreachable", "the host cannot be reached"},
+      {"Connection timed out", "the host does not answer"},
+      {"not found for input stream", "there is no decoder for this kind of video"},
+      {"Invalid data found when processing input", "this is no picture or video, or it is damaged"},
+  };
+  for (const auto& [part, words] : kWords) {
+    if (said.find(part) != std::string::npos) return words;
+  }
+  return said;
+}
+
 Status About(const std::string& source, const Status& status) {
   if (status.ok()) return status;
   const std::string name = WithoutPassword(source);
-  std::string what = status.message();
+  std::string what = InPlainWords(status.message());
   for (size_t at = 0; name != source && (at = what.find(source, at)) != std::string::npos; at += name.size()) {
     what.replace(at, source.size(), name);
   }

@@ -4,11 +4,6 @@
 #include <algorithm>
 
 namespace weir {
-namespace {
-
-constexpr size_t kMostBytes = 1024;  // of the words: tokens may be long
-
-}  // namespace
 
 RuleEvidence FindEvidence(const Session& session, const Tokenizer& tokenizer, int64_t from) {
   RuleEvidence out;
@@ -27,12 +22,10 @@ RuleEvidence FindEvidence(const Session& session, const Tokenizer& tokenizer, in
   }
   std::ranges::reverse(tokens);
   std::ranges::reverse(out.frames_ms);
-  out.text = tokenizer.Decode(tokens);
-  if (out.text.size() > kMostBytes) {
-    size_t begin = out.text.size() - kMostBytes;
-    while (begin < out.text.size() && (static_cast<unsigned char>(out.text[begin]) & 0xc0) == 0x80) ++begin;
-    out.text.erase(0, begin);
-  }
+  const std::string text = tokenizer.Decode(tokens);
+  size_t begin = text.size() - std::min(text.size(), kMostEvidenceBytes);
+  while (begin > 0 && begin < text.size() && (static_cast<unsigned char>(text[begin]) & 0xc0) == 0x80) ++begin;
+  out.text = text.substr(begin);  // takes no more memory than its own words
   return out;
 }
 

@@ -19,6 +19,7 @@ struct RuleEvidence {
   std::string text;                      // its words, without control tokens; the last of them
 };
 inline constexpr size_t kMostEvidenceFrames = 32, kMostEvidenceTokens = 128;
+inline constexpr size_t kMostEvidenceBytes = 1024;  // of its words: tokens may be long
 
 // Of the tokens from seq `from` on; of those that heads hold differently, what the first group holds.
 RuleEvidence FindEvidence(const Session& session, const Tokenizer& tokenizer, int64_t from);

@@ -88,7 +88,9 @@ Result<bool> RuleSet::CheckPart(Session& session, const Conversation& conversati
   if (rules_.empty()) return true;
   const Clock::time_point start = Clock::now();
   if (part->odds.empty()) {
-    if (std::string here = JsonText(conversation.Save()); here != groups_at_) {
+    Json place = conversation.Save();
+    place.erase("system");  // the same for as long as the session is there, and of any length
+    if (std::string here = JsonText(place); here != groups_at_) {
       groups_ = GroupsOf(conversation);
       groups_at_ = std::move(here);
     }

@@ -8,6 +8,8 @@
 #include <cmath>
 #include <limits>
 
+#include "rules/rule_room.h"
+#include "support/heap.h"
 #include "support/loaded.h"
 
 namespace weir {
@@ -125,6 +127,33 @@ TEST_F(RuleSetTest, ACheckInPartsIsTheSameCheck) {
   ASSERT_FALSE(others.empty());
   ASSERT_EQ(events.size(), others.size());
   for (size_t i = 0; i < events.size(); ++i) EXPECT_EQ(JsonText(ToJson(events[i])), JsonText(ToJson(others[i])));
+}
+
+// As many rules as are possible, as long as their room allows, with events of all of them at every check.
+TEST_F(RuleSetTest, MemoryStaysWithinItsRoom) {
+  std::string words;
+  while (std::ssize(tokenizer().Encode(words)) < kRoom / 2) words += " sea";
+  const int64_t before = testing::HeapInUse();
+  {
+    RuleSet rules(tokenizer());
+    for (int i = 0; i < kMaxRules; ++i) {
+      Rule rule = Asks(words + std::to_string(i) + "? => the man");
+      rule.id = std::string(60, 'r') + std::to_string(100 + i);
+      rule.webhook = "http://" + std::string(kMaxWebhookBytes - 10, 'w');
+      rule.tuning = {.on = 0.001, .off = 0, .least = -30, .n_begin = 1, .n_end = 1, .n_calibrate = 2};
+      ASSERT_TRUE(Add(std::move(rule), &rules).ok());
+    }
+    int64_t n_events = 0;
+    for (int i = 0; i < 100; ++i) {
+      Say(i % 3 == 0 ? " the sea" : " the man came");
+      std::vector<RuleEvent> events;
+      ASSERT_TRUE(rules.Check(*session_, *conversation_, i, &events).ok());
+      n_events += std::ssize(events);
+      EXPECT_LE(testing::HeapInUse() - before, RuleRoom(kMaxRules, kRoom, true).bytes) << i;
+      for (const RuleEvent& event : events) EXPECT_LE(std::ssize(JsonText(ToJson(event))), kMaxEventBytes);
+    }
+    EXPECT_GT(n_events, 100);
+  }
 }
 
 TEST_F(RuleSetTest, EventsHaveIdsTimesAndWhatIsHeld) {

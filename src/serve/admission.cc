@@ -12,6 +12,11 @@ namespace {
 
 constexpr size_t kMaxPolicyBytes = 1 << 12;
 
+SessionOptions WithRules(SessionOptions options) {
+  if (options.aside_slots > 0) options.beside.push_back(SessionRules::Room(options.aside_slots));
+  return options;
+}
+
 }  // namespace
 
 Status CheckPolicyLength(const std::string& policy) {
@@ -43,14 +48,16 @@ int64_t Admission::QueueBytes(int n_waiting) const {
 }
 
 bool Admission::CouldFit(const SessionOptions& options) const {
-  const auto plan = PlanSession(model_.model(), model_.backend(), options);
-  return !plan.ok() || plan->total_bytes <= ledger_.budget_bytes();
+  const auto plan = PlanSession(model_.model(), model_.backend(), WithRules(options));
+  return !plan.ok() || plan->total_bytes + SessionRules::RingBytes(options) <= ledger_.budget_bytes();
 }
 
 Result<std::unique_ptr<StreamSession>> Admission::Make(const SessionOptions& options, int n_waiting,
                                                        std::string id) const {
-  WEIR_ASSIGN_OR_RETURN(const SessionPlan plan, PlanSession(model_.model(), model_.backend(), options));
-  const int64_t needed = plan.total_bytes + QueueBytes(n_waiting), free = ledger_.budget_bytes() - ledger_.used_bytes();
+  const SessionOptions with_rules = WithRules(options);
+  WEIR_ASSIGN_OR_RETURN(const SessionPlan plan, PlanSession(model_.model(), model_.backend(), with_rules));
+  const int64_t needed = plan.total_bytes + QueueBytes(n_waiting) + SessionRules::RingBytes(options);
+  const int64_t free = ledger_.budget_bytes() - ledger_.used_bytes();
   auto bytes = ledger_.Reserve(MemTag::kOther, plan.total_bytes);
   if (!bytes.ok() || needed > free) {
     return OverBudget(
@@ -62,7 +69,14 @@ Result<std::unique_ptr<StreamSession>> Admission::Make(const SessionOptions& opt
   if (QueueBytes(n_waiting) > 0) {
     WEIR_ASSIGN_OR_RETURN(frames, FrameQueue::Make(*vision_, n_waiting, ledger_));
   }
-  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, Session::Make(model_.model(), model_.backend(), options));
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, Session::Make(model_.model(), model_.backend(), with_rules));
+  std::unique_ptr<SessionRules> rules;
+  if (options.aside_slots > 0) {
+    const PlanItem room = SessionRules::Room(options.aside_slots);
+    WEIR_ASSIGN_OR_RETURN(Reservation of_rules, session->ledger().Reserve(room.tag, room.bytes));
+    WEIR_ASSIGN_OR_RETURN(std::shared_ptr<EventRing> ring, EventRing::Make(ledger_));
+    rules = std::make_unique<SessionRules>(model_.tokenizer(), std::move(of_rules), std::move(ring));
+  }
   std::unique_ptr<FrameStore> kept_frames;
   if (vision_ != nullptr) {
     WEIR_ASSIGN_OR_RETURN(kept_frames, FrameStore::Make(defaults_.encoder->encoder(), session->ledger()));
@@ -77,7 +91,7 @@ Result<std::unique_ptr<StreamSession>> Admission::Make(const SessionOptions& opt
       .created_s = static_cast<int64_t>(std::time(nullptr)),
       .kept_frames = std::move(kept_frames),
       .recall = nullptr,
-      .rules = options.aside_slots > 0 ? std::make_unique<SessionRules>(model_.tokenizer()) : nullptr,
+      .rules = std::move(rules),
       .frames = std::move(frames),
       .rows_pruned = prunes ? std::optional<int64_t>(0) : std::nullopt,
   });

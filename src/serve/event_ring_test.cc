@@ -3,15 +3,21 @@
 
 #include <gtest/gtest.h>
 
+#include <deque>
+#include <random>
 #include <thread>
+#include <utility>
 
 namespace weir {
 namespace {
 
 constexpr std::chrono::milliseconds kNow{0}, kLong{20000};
+Ledger ledger;
 
 TEST(EventRing, AReaderGoesOnWhereItWas) {
-  EventRing ring;
+  const auto made = EventRing::Make(ledger);
+  ASSERT_TRUE(made.ok());
+  EventRing& ring = **made;
   EXPECT_FALSE(ring.After(0, kNow));
   for (int64_t id = 1; id <= 3; ++id) ring.Push(id, "began", "{}");
   int64_t at = 0;
@@ -28,7 +34,9 @@ TEST(EventRing, AReaderGoesOnWhereItWas) {
 }
 
 TEST(EventRing, OldEventsGoAndAreCounted) {
-  EventRing ring;
+  const auto made = EventRing::Make(ledger);
+  ASSERT_TRUE(made.ok());
+  EventRing& ring = **made;
   const auto n = static_cast<int64_t>(EventRing::kMost) + 10;
   for (int64_t id = 1; id <= n; ++id) ring.Push(id, "began", std::to_string(id));
   const auto event = ring.After(4, kNow);
@@ -39,7 +47,9 @@ TEST(EventRing, OldEventsGoAndAreCounted) {
 }
 
 TEST(EventRing, AReaderThatWaitsIsWoken) {
-  EventRing ring;
+  const auto made = EventRing::Make(ledger);
+  ASSERT_TRUE(made.ok());
+  EventRing& ring = **made;
   std::optional<EventRing::Event> got;
   std::thread reader([&] { got = ring.After(0, kLong); });
   ring.Push(1, "ended", "x");
@@ -54,7 +64,9 @@ TEST(EventRing, AReaderThatWaitsIsWoken) {
 }
 
 TEST(EventRing, SavedAndRestored) {
-  EventRing ring, other;
+  const auto made = EventRing::Make(ledger), another = EventRing::Make(ledger);
+  ASSERT_TRUE(made.ok() && another.ok());
+  EventRing &ring = **made, &other = **another;
   ring.Push(1, "began", "{\"a\":1}");
   ring.Push(2, "ended", "{}");
   const auto saved = ParseJsonObject(JsonText({{"e", ring.Save()}}));
@@ -67,6 +79,50 @@ TEST(EventRing, SavedAndRestored) {
     EXPECT_FALSE(other.Restore(bad)) << bad;
   }
   EXPECT_EQ(other.newest(), 2);
+}
+
+// Against a list of all that came: what is kept is its end, byte for byte, and as long as there is room for.
+TEST(EventRing, AnySizesKeepToTheirRoom) {
+  const auto made = EventRing::Make(ledger);
+  ASSERT_TRUE(made.ok());
+  EventRing& ring = **made;
+  std::mt19937 random(5);
+  std::deque<std::string> all;
+  for (int64_t id = 1; id <= 4000; ++id) {
+    const uint32_t kind = random() % 100;
+    const size_t n = kind == 0   ? static_cast<size_t>(EventRing::kMostBytes) - 5 - random() % 3
+                     : kind < 30 ? random() % 60000
+                                 : random() % 500;
+    all.emplace_back(n, static_cast<char>('a' + id % 26));
+    ring.Push(id, "began", all.back());
+    EXPECT_EQ(ring.newest(), id);
+    int64_t at = 0, n_kept = 0, n_bytes = 0;
+    while (const auto event = ring.After(at, kNow)) {
+      at = event->id;
+      ASSERT_EQ(event->json, all[static_cast<size_t>(at - 1)]);
+      ASSERT_EQ(event->name, "began");
+      ASSERT_TRUE(n_kept == 0 || event->n_missed == 0);
+      ++n_kept;
+      n_bytes += std::ssize(event->name) + std::ssize(event->json);
+    }
+    ASSERT_LE(n_bytes, EventRing::kMostBytes);
+    ASSERT_EQ(at, id) << "at least the newest is there";
+    ASSERT_LE(n_kept, static_cast<int64_t>(EventRing::kMost));
+  }
+  ring.Push(4001, "began", std::string(EventRing::kMostBytes, 'x'));
+  ring.Push(4002, "ended", "{}");
+  EXPECT_EQ(ring.After(4000, kNow)->id, 4002);
+  EXPECT_EQ(ring.After(4000, kNow)->n_missed, 1) << "one that is too large for the ring";
+}
+
+TEST(EventRing, ItsBytesAreReserved) {
+  Ledger own(EventRing::Bytes());
+  auto ring = EventRing::Make(own);
+  ASSERT_TRUE(ring.ok());
+  EXPECT_EQ(own.used_bytes(), EventRing::Bytes());
+  EXPECT_EQ(EventRing::Make(own).status().code(), StatusCode::kOverBudget);
+  ring->reset();
+  EXPECT_EQ(own.used_bytes(), 0);
 }
 
 }  // namespace

@@ -163,6 +163,19 @@ bool Handover::Holds(const std::string& id) const {
   return enabled() && IsSessionId(id) && access(PathOf(id).c_str(), F_OK) == 0;
 }
 
+std::vector<std::string> Handover::Sessions() const {
+  constexpr std::string_view kEnd = ".weir";
+  std::vector<std::string> out;
+  std::error_code error;
+  if (!enabled()) return out;
+  for (std::filesystem::directory_iterator entry(folder_, error), end; !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename();
+    if (!name.ends_with(kEnd)) continue;
+    if (std::string id = name.substr(0, name.size() - kEnd.size()); IsSessionId(id)) out.push_back(std::move(id));
+  }
+  return out;
+}
+
 Status Handover::Leave(Host& host, const std::string& id) const {
   const Status status = CallWithSession(host, id, [&](StreamSession& stream) -> Status {
     WEIR_RETURN_IF_ERROR(Write(host, stream));

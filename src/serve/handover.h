@@ -14,6 +14,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "serve/host.h"
@@ -37,6 +38,8 @@ class Handover {
   Status Write(Host& host, StreamSession& stream) const;
   // Whether the folder has a session of that id.
   bool Holds(const std::string& id) const;
+  // The sessions that the folder has, in any order.
+  std::vector<std::string> Sessions() const;
   // Takes over a session. True if it was not here, was found in the folder and now runs here. kOverBudget if it does
   // not fit; another server may take it.
   Result<bool> Take(Host& host, const std::string& id) const;

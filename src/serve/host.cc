@@ -20,7 +20,8 @@ Result<int64_t> SharedBytes(const LoadedModel& model, const HostOptions& options
   WEIR_RETURN_IF_ERROR(CheckFormBytes(options.form_bytes));
   const int64_t bytes = PromptScorer::Bytes(model.model(), model.backend()) +
                         StepBatch::Bytes(model.model(), model.backend(), batch) +
-                        FormStore::MemoryBytes(model.tokenizer(), options.form_bytes);
+                        FormStore::MemoryBytes(model.tokenizer(), options.form_bytes) +
+                        WebhookSender::MemoryBytes(options.webhooks) + MqttPublisher::MemoryBytes(options.mqtt);
   WEIR_ASSIGN_OR_RETURN(const int64_t recall_bytes,
                         RecallStore::MemoryBytes(model, options.recall, options.recall_disk_total));
   if (options.encoder == nullptr) return bytes + recall_bytes;
@@ -99,10 +100,10 @@ Status Host::MakeRooms(const StepBatch::Shape& batch, JointStep joint_step) {
   WEIR_ASSIGN_OR_RETURN(scorer_, PromptScorer::Make(model_.model(), model_.backend(), ledger_));
   WEIR_ASSIGN_OR_RETURN(batch_, StepBatch::Make(model_.model(), model_.backend(), batch, ledger_));
   if (!options_.webhooks.targets.empty()) {
-    WEIR_ASSIGN_OR_RETURN(webhooks_, WebhookSender::Make(options_.webhooks));
+    WEIR_ASSIGN_OR_RETURN(webhooks_, WebhookSender::Make(options_.webhooks, ledger_));
   }
   if (!options_.mqtt.address.empty()) {
-    WEIR_ASSIGN_OR_RETURN(mqtt_, MqttPublisher::Make(options_.mqtt));
+    WEIR_ASSIGN_OR_RETURN(mqtt_, MqttPublisher::Make(options_.mqtt, ledger_));
   }
   admission_.emplace(model_, chat(), options_, vision_.get(), ledger_);
   Scheduler::JointStep joint;

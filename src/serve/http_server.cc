@@ -62,6 +62,8 @@ class LimitedStream : public httplib::Stream {
         write_timeout_(limits.write_timeout_s),
         bytes_(std::move(arrival.early)) {}
 
+  // What has come and was not read.
+  std::string Unread() const { return bytes_.substr(std::min(at_, bytes_.size())); }
   // The header was read; at most `n_bytes` more may follow.
   void StartBody(int64_t n_bytes) { n_left_ = n_bytes; }
 
@@ -89,6 +91,7 @@ class LimitedStream : public httplib::Stream {
   }
 
   ssize_t write(const char* from, size_t size) override {
+    if (current != nullptr && current->taken_over()) return static_cast<ssize_t>(size);
     if (!WaitToWrite()) return -1;
     return send(socket_, from, size, MSG_NOSIGNAL | MSG_DONTWAIT);
   }
@@ -189,10 +192,11 @@ Status HttpConnection::Take(int64_t bytes) {
 
 HttpConnection* HttpConnection::Current() { return current; }
 
-void HttpConnection::Handle(int socket, Ledger& bodies, const std::function<void()>& handler) {
+void HttpConnection::Handle(int socket, Ledger& bodies, const std::function<std::string()>& handler) {
   HttpConnection connection(socket, bodies);
   current = &connection;
-  handler();
+  std::string unread = handler();
+  if (connection.speak_ != nullptr) connection.speak_(socket, std::move(unread));
   current = nullptr;
 }
 
@@ -253,6 +257,7 @@ void HttpServer::Answer(WaitingRoom::Arrival arrival) {
       // read.
       stream.StartBody(limits_.max_body_bytes * 7 + (1 << 16));
     });
+    return stream.Unread();
   });
   room_->Close(socket);
 }

@@ -47,16 +47,24 @@ class HttpConnection {
   // Counts bytes that this request holds until its answer (streamed or not) is sent. kOverBudget if all requests
   // together would hold more than HttpLimits::max_bodies_bytes, kInvalidArgument if this one alone would.
   Status Take(int64_t bytes);
+  // Of what all requests may hold, for a connection that holds more and less in the course of time.
+  Ledger& bodies() const { return bodies_; }
+  // The handler's answer is not sent. Once it has returned, `speak` has the connection, on the same thread; `early` are
+  // bytes that came after the request.
+  void TakeOver(std::function<void(int socket, std::string early)> speak) { speak_ = std::move(speak); }
+  bool taken_over() const { return speak_ != nullptr; }
   // nullptr outside a handler.
   static HttpConnection* Current();
   // Runs what handles the request of a connection. `bodies`: the limit of Take().
-  static void Handle(int socket, Ledger& bodies, const std::function<void()>& handler);
+  // `handler` returns what of the connection's bytes it has not read.
+  static void Handle(int socket, Ledger& bodies, const std::function<std::string()>& handler);
 
  private:
   HttpConnection(int socket, Ledger& bodies) : socket_(socket), bodies_(bodies) {}
   const int socket_;
   Ledger& bodies_;
   std::vector<Reservation> taken_;
+  std::function<void(int, std::string)> speak_;
 };
 
 class HttpServer : public httplib::Server {

@@ -12,7 +12,7 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
-#include <deque>
+#include <list>
 #include <map>
 #include <mutex>
 #include <random>
@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/heap_bytes.h"
 #include "io/json.h"
 
 namespace weir {
@@ -30,15 +31,21 @@ constexpr int kQos = 1;
 constexpr int kKeepAliveSeconds = 30;
 constexpr std::chrono::seconds kFirstDelay{1}, kLongestDelay{60};  // between attempts to connect
 constexpr std::chrono::seconds kAnswerWithin{5};
-constexpr int kLoopMs = 250;                  // how soon the end is noticed
-constexpr int kMostUnderWay = 20;             // messages that the broker has not confirmed
-constexpr std::chrono::seconds kFarewell{2};  // at the end
+constexpr int kLoopMs = 250;                     // how soon the end is noticed
+constexpr int kMostUnderWay = 20;                // messages that the broker has not confirmed
+constexpr int64_t kMostMessageBytes = 20 << 10;  // an event, and its topic
+constexpr std::chrono::seconds kFarewell{2};     // at the end
 
 struct Message {
   std::string topic, payload;
   bool retain = false;
   bool event = false;  // may be dropped where there are too many
-  size_t bytes() const { return topic.size() + payload.size(); }
+  size_t bytes() const { return BytesOf(topic, payload); }
+  // Of memory, here or as what is retained.
+  static size_t BytesOf(const std::string& topic, const std::string& payload) {
+    constexpr size_t kNode = 160;  // this object in a list, or a node of a map
+    return kNode + static_cast<size_t>(HeapBytes(std::ssize(topic) + 1) + HeapBytes(std::ssize(payload) + 1));
+  }
 };
 
 void InitLibrary() {
@@ -48,8 +55,11 @@ void InitLibrary() {
 
 class Mosquitto : public MqttPublisher {
  public:
-  Mosquitto(MqttAddress address, std::string discovery)
-      : address_(std::move(address)), discovery_(std::move(discovery)) {
+  Mosquitto(MqttAddress address, const MqttOptions& options, Reservation room)
+      : room_(std::move(room)),
+        most_retained_(static_cast<size_t>(options.retained_bytes)),
+        address_(std::move(address)),
+        discovery_(options.discovery) {
     InitLibrary();
     std::random_device random;
     client_ = mosquitto_new(fmt::format("weir-{:08x}", random()).c_str(), true, this);
@@ -119,6 +129,7 @@ class Mosquitto : public MqttPublisher {
           ++it;
           continue;
         }
+        n_retained_bytes_ -= Message::BytesOf(it->first, it->second);
         gone.push_back(it->first);
         it = retained_.erase(it);
       }
@@ -141,7 +152,7 @@ class Mosquitto : public MqttPublisher {
 
   std::string trouble() const override {
     const std::lock_guard<std::mutex> lock(mutex_);
-    return trouble_;
+    return trouble_.empty() && too_many_ ? "too many rules: some have no state and no sensor" : trouble_;
   }
 
  private:
@@ -179,9 +190,16 @@ class Mosquitto : public MqttPublisher {
   void Retain(std::string topic, std::string payload) {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
-      std::string& known = retained_[topic];
-      if (known == payload) return;
-      known = payload;
+      const auto known = retained_.find(topic);
+      if (known != retained_.end() && known->second == payload) return;
+      const size_t before = known == retained_.end() ? 0 : Message::BytesOf(topic, known->second);
+      const size_t now = n_retained_bytes_ - before + Message::BytesOf(topic, payload);
+      if (now > most_retained_) {
+        too_many_ = true;
+        return;
+      }
+      n_retained_bytes_ = now;
+      retained_[topic] = payload;
       // It is published with everything that is retained once there is a connection.
       if (!connected_) return;
     }
@@ -191,26 +209,50 @@ class Mosquitto : public MqttPublisher {
   void Enqueue(Message message) {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
-      if (message.event) {
-        n_event_bytes_ += message.bytes();
-        ++n_events_;
-      }
-      // Of what is retained the newest is enough: this bounds what waits for a slow broker.
-      if (message.retain) std::erase_if(queue_, [&](const Message& m) { return m.retain && m.topic == message.topic; });
-      queue_.push_back(std::move(message));
-      while (n_events_ > kMostEvents || (n_event_bytes_ > kMostBytes && n_events_ > 1)) {
-        const auto oldest = std::ranges::find_if(queue_, [](const Message& m) { return m.event; });
-        Removed(*oldest);
-        queue_.erase(oldest);
+      message.payload.shrink_to_fit();
+      if (message.event && std::ssize(message.payload) > kMostMessageBytes) {
         ++counters_.dropped;
+        return;
       }
+      // Of what is retained the newest is enough.
+      if (message.retain) {
+        EraseIf([&](const Message& m) { return m.retain && m.topic == message.topic; });
+      }
+      Count(message);
+      queue_.push_back(std::move(message));
+      while (n_events_ > kMostEvents || (n_event_bytes_ > kMostBytes && n_events_ > 1)) DropOldest(true);
+      // Ends of sensors that nobody takes.
+      while (n_other_bytes_ > most_retained_) DropOldest(false);
     }
     Pump();
   }
+  // REQUIRES for all these: mutex_.
+  void Count(const Message& message) {
+    (message.event ? n_event_bytes_ : n_other_bytes_) += message.bytes();
+    if (message.event) ++n_events_;
+  }
   void Removed(const Message& message) {
-    if (!message.event) return;
-    n_event_bytes_ -= message.bytes();
-    --n_events_;
+    (message.event ? n_event_bytes_ : n_other_bytes_) -= message.bytes();
+    if (message.event) --n_events_;
+  }
+  void PushFront(Message message) {
+    Count(message);
+    queue_.push_front(std::move(message));
+  }
+  // One of that kind waits.
+  void DropOldest(bool event) {
+    const auto oldest = std::ranges::find_if(queue_, [&](const Message& m) { return m.event == event; });
+    Removed(*oldest);
+    queue_.erase(oldest);
+    ++counters_.dropped;
+  }
+  template <typename Which>
+  void EraseIf(const Which& which) {
+    std::erase_if(queue_, [&](const Message& m) {
+      if (!which(m)) return false;
+      Removed(m);
+      return true;
+    });
   }
 
   // Hands messages to the library while the broker confirms them. One thread at a time does it, so that their order
@@ -278,9 +320,9 @@ class Mosquitto : public MqttPublisher {
       refused_ = !connected_;
       trouble_ = connected_ ? "" : mosquitto_connack_string(code);
       if (!connected_) return;
-      std::erase_if(queue_, [&](const Message& m) { return m.retain && retained_.contains(m.topic); });
-      for (const auto& [topic, payload] : retained_) queue_.push_front({topic, payload, true});
-      queue_.push_front({StatusTopic(), "online", true});
+      EraseIf([&](const Message& m) { return m.retain && retained_.contains(m.topic); });
+      for (const auto& [topic, payload] : retained_) PushFront({topic, payload, true});
+      PushFront({StatusTopic(), "online", true});
     }
     Pump();
   }
@@ -294,6 +336,8 @@ class Mosquitto : public MqttPublisher {
     Pump();
   }
 
+  const Reservation room_;
+  const size_t most_retained_;
   const MqttAddress address_;
   const std::string discovery_;
   mosquitto* client_ = nullptr;
@@ -303,8 +347,10 @@ class Mosquitto : public MqttPublisher {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::string, std::string> retained_;  // by topic
-  std::deque<Message> queue_;
-  size_t n_events_ = 0, n_event_bytes_ = 0;  // in the queue
+  std::list<Message> queue_;  // a deque moves messages, and short ones would keep the memory of long ones
+  size_t n_events_ = 0, n_event_bytes_ = 0, n_other_bytes_ = 0;  // in the queue
+  size_t n_retained_bytes_ = 0;
+  bool too_many_ = false;  // rules: some have no state
   int n_under_way_ = 0;
   bool connected_ = false, pumping_ = false, stop_ = false;
   bool refused_ = false;  // by the broker, which is the reason to tell
@@ -314,7 +360,15 @@ class Mosquitto : public MqttPublisher {
 
 }  // namespace
 
-Result<std::unique_ptr<MqttPublisher>> MqttPublisher::Make(const MqttOptions& options) {
+int64_t MqttPublisher::MemoryBytes(const MqttOptions& options) {
+  if (options.address.empty()) return 0;
+  // What is retained is there, and once more in the queue; a message that is under way, in the library and as a packet.
+  constexpr int64_t kLibrary = 256 << 10;
+  return static_cast<int64_t>(kMostBytes) + 2 * options.retained_bytes + 2 * kMostUnderWay * kMostMessageBytes +
+         kLibrary;
+}
+
+Result<std::unique_ptr<MqttPublisher>> MqttPublisher::Make(const MqttOptions& options, Ledger& ledger) {
   WEIR_ASSIGN_OR_RETURN(MqttAddress address, MqttAddress::Parse(options.address));
   if (!options.password.empty() && address.user.empty()) {
     return InvalidArgument("a password for MQTT needs a user: mqtt://USER@{}", address.host);
@@ -325,7 +379,8 @@ Result<std::unique_ptr<MqttPublisher>> MqttPublisher::Make(const MqttOptions& op
   if (options.discovery.find_first_of("+#$ ") != std::string::npos || options.discovery.size() > 200) {
     return InvalidArgument("'{}' is no topic of Home Assistant's discovery", options.discovery.substr(0, 200));
   }
-  auto out = std::make_unique<Mosquitto>(std::move(address), options.discovery);
+  WEIR_ASSIGN_OR_RETURN(Reservation room, ledger.Reserve(MemTag::kOther, MemoryBytes(options)));
+  auto out = std::make_unique<Mosquitto>(std::move(address), options, std::move(room));
   WEIR_RETURN_IF_ERROR(out->Start(options));
   return std::unique_ptr<MqttPublisher>(std::move(out));
 }
@@ -336,7 +391,9 @@ Result<std::unique_ptr<MqttPublisher>> MqttPublisher::Make(const MqttOptions& op
 
 namespace weir {
 
-Result<std::unique_ptr<MqttPublisher>> MqttPublisher::Make(const MqttOptions& options) {
+int64_t MqttPublisher::MemoryBytes(const MqttOptions&) { return 0; }
+
+Result<std::unique_ptr<MqttPublisher>> MqttPublisher::Make(const MqttOptions& options, Ledger&) {
   WEIR_RETURN_IF_ERROR(MqttAddress::Parse(options.address).status());
   return Unsupported("this build has no MQTT: libmosquitto was not there when it was made");
 }

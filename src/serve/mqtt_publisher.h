@@ -7,7 +7,8 @@
 //   homeassistant/binary_sensor/T_SESSION_RULE/config     the rule as a binary sensor; retained
 //
 // Everything has quality of service 1. While the broker is away, up to kMostEvents events wait; then the oldest go and
-// are counted. States and sensors are published anew after every connection. All methods: any thread; none waits for
+// are counted. States and sensors are published anew after every connection. All of it is bounded in memory, and
+// reserved. All methods: any thread; none waits for
 // the broker but Make(), which looks its name up, and the destructor.
 #pragma once
 
@@ -15,6 +16,7 @@
 #include <memory>
 #include <string>
 
+#include "base/ledger.h"
 #include "base/status.h"
 
 namespace weir {
@@ -24,6 +26,8 @@ struct MqttOptions {
   std::string password;                     // of the address's user
   std::string ca_file;                      // certificates that sign a broker's; empty: those of the system
   std::string discovery = "homeassistant";  // the topic that Home Assistant looks for sensors below; empty: none
+  // Bytes of the rules' states and sensors together; rules beyond them have none. A rule takes one to two KiB.
+  int64_t retained_bytes = 4 << 20;
 };
 
 class MqttPublisher {
@@ -31,10 +35,12 @@ class MqttPublisher {
   static constexpr size_t kMostEvents = 1000;
   static constexpr size_t kMostBytes = 1 << 20;  // of them together
 
+  // What Make() reserves in the ledger; 0 without an address.
+  static int64_t MemoryBytes(const MqttOptions& options);
   // kInvalidArgument for an address that is none, a password without a user, a topic that is none or a file without
-  // certificates; kUnsupported in a build without the library. A broker that does not answer is no error: the program
-  // goes on trying, every second at first and every minute at last.
-  static Result<std::unique_ptr<MqttPublisher>> Make(const MqttOptions& options);
+  // certificates; kUnsupported in a build without the library; kOverBudget. A broker that does not answer is no error:
+  // the program goes on trying, every second at first and every minute at last. `ledger` must outlive it.
+  static Result<std::unique_ptr<MqttPublisher>> Make(const MqttOptions& options, Ledger& ledger);
   // Waits for up to two seconds for what is not published yet, and says "offline".
   virtual ~MqttPublisher() = default;
 
@@ -47,7 +53,7 @@ class MqttPublisher {
   struct Counters {
     bool connected = false;
     int64_t waiting = 0, published = 0;  // messages
-    int64_t dropped = 0;                 // events that did not fit
+    int64_t dropped = 0;                 // events, and ends of sensors, that did not fit
   };
   virtual Counters counters() const = 0;
   // Why there is no connection; empty: there is one, or none was tried yet.

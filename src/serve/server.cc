@@ -50,8 +50,9 @@ class Server::Impl {
                               [this] { return host_->scheduler().n_waiting() > 0; }}) {}
 
   Status Start(LoadedModel& model) {
-    WEIR_ASSIGN_OR_RETURN(host_, Host::Make(model, options_.host, &AnswerJob::AdvanceTogether));
     WEIR_ASSIGN_OR_RETURN(Handover handover, Handover::Make(options_.hand_over ? options_.folder : std::string()));
+    WEIR_RETURN_IF_ERROR(DropMoved(handover));
+    WEIR_ASSIGN_OR_RETURN(host_, Host::Make(model, options_.host, &AnswerJob::AdvanceTogether));
     handover_.emplace(std::move(handover));
     drain_.emplace(*host_, *handover_, options_.folder);
     SetHandlers();
@@ -72,6 +73,17 @@ class Server::Impl {
   int port() const { return port_; }
 
  private:
+  // A server that was killed at the moment at which a session left has in its journal of webhooks what left with it.
+  Status DropMoved(const Handover& handover) const {
+    const std::vector<std::string> sessions = handover.Sessions();
+    if (options_.host.webhooks.queue.empty() || sessions.empty()) return Status();
+    WEIR_ASSIGN_OR_RETURN(WebhookQueue queue, WebhookQueue::Open(options_.host.webhooks.queue));
+    for (const std::string& session : sessions) {
+      for (const WebhookQueue::Event& event : queue.Of(session)) queue.Done(event.id);
+    }
+    return Status();
+  }
+
   void SetHandlers() {
     http_.set_pre_routing_handler([this](const Request& request, Response& response) {
       if (AnswerOrigin(origins_, request, response)) return httplib::Server::HandlerResponse::Handled;

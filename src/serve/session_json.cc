@@ -45,7 +45,7 @@ Json SessionJson(const StreamSession& stream) {
               {"idle_s", stream.idle().count()},
               {"policy", stream.options.policy.text},
               {"pot", session.plan().pot_slots},
-              {"bytes", session.plan().total_bytes + queue_bytes},
+              {"bytes", session.plan().total_bytes + queue_bytes + SessionRules::RingBytes(stream.options)},
               {"unbounded_bytes", UnboundedBytes(session)},
               {"seen", counters.seen},
               {"kept", counters.kept},

@@ -4,8 +4,11 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "base/ledger.h"
+#include "rules/rule_room.h"
 #include "rules/rule_set.h"
 #include "serve/event_ring.h"
 #include "serve/mqtt_publisher.h"
@@ -15,7 +18,8 @@ namespace weir {
 
 // [engine], but for the ring.
 struct SessionRules {
-  explicit SessionRules(const Tokenizer& tokenizer) : set(tokenizer) {}
+  SessionRules(const Tokenizer& tokenizer, Reservation of_rules, std::shared_ptr<EventRing> ring)
+      : room(std::move(of_rules)), set(tokenizer), events(std::move(ring)) {}
   ~SessionRules() { events->Close(); }
   SessionRules(const SessionRules&) = delete;
   SessionRules& operator=(const SessionRules&) = delete;
@@ -36,11 +40,17 @@ struct SessionRules {
   Status Restore(const Json& saved, const Conversation& conversation, int32_t room,
                  std::vector<WebhookQueue::Event>* came);
 
+  // What the session's options need beside them for rules of so many tokens, and what it takes from the host's budget
+  // beside the session.
+  static PlanItem Room(int32_t tokens) { return RuleRoom(kMaxRules, tokens, /*webhooks=*/true); }
+  static int64_t RingBytes(const SessionOptions& options) { return options.aside_slots > 0 ? EventRing::Bytes() : 0; }
+
+  const Reservation room;  // in the session's ledger, for `set`
   RuleSet set;
-  const std::shared_ptr<EventRing> events = std::make_shared<EventRing>();
-  WebhookSender* webhooks = nullptr;  // of the server; nullptr: it sends none
-  MqttPublisher* mqtt = nullptr;      // of the server; nullptr: it has no broker
-  std::string trouble;                // of the last check; empty: none
+  const std::shared_ptr<EventRing> events;  // in the host's ledger: readers may hold it for longer
+  WebhookSender* webhooks = nullptr;        // of the server; nullptr: it sends none
+  MqttPublisher* mqtt = nullptr;            // of the server; nullptr: it has no broker
+  std::string trouble;                      // of the last check; empty: none
 };
 
 // A rule with its score at the last check.

@@ -13,11 +13,15 @@
 #include <string_view>
 #include <utility>
 
+#include "base/heap_bytes.h"
+
 namespace weir {
 namespace {
 
-constexpr int64_t kMostFileBytes = 256 << 20;  // that are read at the start
-constexpr int64_t kRewriteBytes = 1 << 20;     // smaller journals are left as they are
+constexpr size_t kJournalReadBytes = 64 << 10;
+// A body may be written with six bytes for each of its own.
+constexpr size_t kMostLineBytes = 6 * WebhookQueue::kMostBodyBytes + (64 << 10);
+constexpr int64_t kRewriteBytes = 1 << 20;  // smaller journals are left as they are
 constexpr size_t kMostIdBytes = 256, kMostTargetBytes = 2048;
 
 Status Failed(const char* what, const std::string& path) {
@@ -37,15 +41,26 @@ bool WriteAll(int fd, std::string_view text) {
 }  // namespace
 
 int64_t WebhookQueue::Event::bytes() const {
-  return static_cast<int64_t>(sizeof(Event) + id.size() + session.size() + target.size() + body.size());
+  int64_t out = HeapBytes(static_cast<int64_t>(sizeof(Event)) + 2 * static_cast<int64_t>(sizeof(void*)));
+  for (const std::string* text : {&id, &session, &target, &body}) {
+    out += HeapBytes(static_cast<int64_t>(text->capacity()) + 1);
+  }
+  return out;
+}
+
+int64_t WebhookQueue::MemoryBytes() {
+  // A line as text and as JSON.
+  return kMostBytes + 4 * static_cast<int64_t>(kMostLineBytes + kJournalReadBytes);
 }
 
 Json WebhookQueue::ToJson(const Event& event) {
-  return {{"id", event.id},
-          {"session", event.session},
-          {"target", event.target},
-          {"made_s", event.made_s},
-          {"body", event.body}};
+  Json out = {{"id", event.id},
+              {"session", event.session},
+              {"target", event.target},
+              {"made_s", event.made_s},
+              {"body", event.body}};
+  if (event.attempts > 0) out["attempts"] = event.attempts;
+  return out;
 }
 
 Result<WebhookQueue::Event> WebhookQueue::FromJson(const Json& json) {
@@ -57,11 +72,12 @@ Result<WebhookQueue::Event> WebhookQueue::FromJson(const Json& json) {
   fields.Get("target", &out.target);
   fields.Get("made_s", &out.made_s, 0, int64_t{1} << 40);
   fields.Get("body", &out.body);
+  fields.Get("attempts", &out.attempts, 0, int64_t{1} << 40);
   WEIR_RETURN_IF_ERROR(fields.Done());
   // Ids become a header of a request.
   const bool plain = std::ranges::all_of(out.id, [](unsigned char c) { return c > 0x20 && c < 0x7F; });
   if (out.id.empty() || out.id.size() > kMostIdBytes || !plain || out.session.size() > kMostIdBytes ||
-      out.target.size() > kMostTargetBytes || out.bytes() > kMostBytes) {
+      out.target.size() > kMostTargetBytes || out.body.size() > kMostBodyBytes) {
     return InvalidArgument("an event that waits has an id or a size that no event has");
   }
   return out;
@@ -91,6 +107,7 @@ WebhookQueue::WebhookQueue(WebhookQueue&& other) noexcept
       events_(std::move(other.events_)),
       bytes_(other.bytes_),
       file_bytes_(other.file_bytes_),
+      line_bytes_(other.line_bytes_),
       trouble_(std::move(other.trouble_)) {}
 
 WebhookQueue::~WebhookQueue() {
@@ -102,35 +119,29 @@ Status WebhookQueue::Load() {
   struct stat info {};
   if (fstat(file_, &info) != 0) return Failed("read", path_);
   if (!S_ISREG(info.st_mode)) return InvalidArgument("{} is not a file", path_);
-  if (info.st_size > kMostFileBytes) return InvalidArgument("{} is too large for a journal of webhooks", path_);
-  std::string text(static_cast<size_t>(info.st_size), '\0');
-  for (size_t at = 0; at < text.size();) {
-    const ssize_t n = pread(file_, text.data() + at, text.size() - at, static_cast<off_t>(at));
+  std::string rest;
+  int64_t line = 1;
+  for (off_t at = 0;;) {
+    const size_t n_before = rest.size();
+    rest.resize(n_before + kJournalReadBytes);
+    const ssize_t n = pread(file_, rest.data() + n_before, kJournalReadBytes, at);
+    rest.resize(n_before + static_cast<size_t>(std::max<ssize_t>(n, 0)));
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return Failed("read", path_);
-    at += static_cast<size_t>(n);
-  }
-  std::string_view rest = text;
-  for (int64_t line = 1; rest.find('\n') != std::string_view::npos; ++line) {
-    const std::string_view one = rest.substr(0, rest.find('\n'));
-    rest.remove_prefix(one.size() + 1);
-    const auto json = ParseJsonObject(one);
-    if (!json.ok()) return InvalidArgument("{} is no journal of webhooks: line {}", path_, line);
-    if (json->contains("done")) {
-      const Json& id = (*json)["done"];
-      if (!id.is_string()) return InvalidArgument("{} is no journal of webhooks: line {}", path_, line);
-      const auto done = std::ranges::find(events_, id.get<std::string>(), &Event::id);  // mostly the first
-      if (done != events_.end()) events_.erase(done);
-      continue;
+    if (n < 0) return Failed("read", path_);
+    if (n == 0) break;
+    at += static_cast<off_t>(n);
+    size_t begin = 0;
+    for (size_t end; (end = rest.find('\n', std::max(begin, n_before))) != std::string::npos; begin = end + 1, ++line) {
+      if (!TakeLine(std::string_view(rest).substr(begin, end - begin))) {
+        return InvalidArgument("{} is no journal of webhooks: line {}", path_, line);
+      }
     }
-    auto event = FromJson(*json);
-    if (!event.ok()) return InvalidArgument("{} is no journal of webhooks: line {}", path_, line);
-    events_.push_back(*std::move(event));
+    rest.erase(0, begin);
+    file_bytes_ += static_cast<int64_t>(begin);
+    if (rest.size() > kMostLineBytes) return InvalidArgument("{} is no journal of webhooks: line {}", path_, line);
   }
-  for (const Event& event : events_) bytes_ += event.bytes();
-  file_bytes_ = static_cast<int64_t>(text.size() - rest.size());
-  const auto begins = [&](std::string_view line) { return line.starts_with(rest) || rest.starts_with(line); };
-  if (!begins("{\"id\":\"") && !begins("{\"done\":\"")) {
+  const auto begins = [&](std::string_view other) { return other.starts_with(rest) || rest.starts_with(other); };
+  if (!begins("{\"id\":\"") && !begins("{\"tried\":\"") && !begins("{\"done\":\"")) {
     return InvalidArgument("{} is no journal of webhooks: its end", path_);
   }
   // What follows is half a line.
@@ -138,16 +149,49 @@ Status WebhookQueue::Load() {
   return Status();
 }
 
-void WebhookQueue::Append(const Json& line) {
-  if (file_ < 0) return;
+bool WebhookQueue::TakeLine(std::string_view line) {
+  const auto json = ParseJsonObject(line);
+  if (!json.ok()) return false;
+  for (const char* const what : {"tried", "done"}) {
+    if (!json->contains(what)) continue;
+    const Json& id = (*json)[what];
+    if (!id.is_string()) return false;
+    const auto of = std::ranges::find(events_, id.get<std::string>(), &Event::id);  // mostly the first
+    if (of == events_.end()) return true;
+    if (what == std::string_view("done")) {
+      Erase(of);
+    } else {
+      of->attempts = std::max<int64_t>(of->attempts, 1);
+    }
+    return true;
+  }
+  auto event = FromJson(*json);
+  if (!event.ok()) return false;
+  bytes_ += event->bytes();
+  event->n_line = std::ssize(line) + 1;
+  line_bytes_ += event->n_line;
+  events_.push_back(*std::move(event));
+  // No journal has more than what waited at one time.
+  return events_.size() <= kMostEvents && bytes_ <= kMostBytes;
+}
+
+void WebhookQueue::Erase(std::list<Event>::iterator at) {
+  bytes_ -= at->bytes();
+  line_bytes_ -= at->n_line;
+  events_.erase(at);
+}
+
+int64_t WebhookQueue::Append(const Json& line) {
+  if (file_ < 0) return 0;
   const std::string text = JsonText(line) + "\n";
   if (!WriteAll(file_, text)) {
     trouble_ = Failed("write", path_).message();
     // Half a line would make one with the next.
     if (ftruncate(file_, file_bytes_) != 0) trouble_ = Failed("write", path_).message();
-    return;
+  } else {
+    file_bytes_ += std::ssize(text);
   }
-  file_bytes_ += std::ssize(text);
+  return std::ssize(text);
 }
 
 void WebhookQueue::Sync() {
@@ -155,14 +199,17 @@ void WebhookQueue::Sync() {
 }
 
 int64_t WebhookQueue::Push(Event event) {
+  if (event.body.size() > kMostBodyBytes) return 1;
   if (std::ranges::any_of(events_, [&](const Event& other) { return other.id == event.id; })) return 0;
+  for (std::string* text : {&event.id, &event.session, &event.target, &event.body}) text->shrink_to_fit();
   int64_t n_dropped = 0;
   while (!events_.empty() && (events_.size() >= kMostEvents || bytes_ + event.bytes() > kMostBytes)) {
     Done(std::string(events_.front().id));
     ++n_dropped;
   }
   bytes_ += event.bytes();
-  Append(ToJson(event));
+  event.n_line = Append(ToJson(event));
+  line_bytes_ += event.n_line;
   events_.push_back(std::move(event));
   return n_dropped;
 }
@@ -172,13 +219,19 @@ const WebhookQueue::Event* WebhookQueue::Oldest(const std::string& target) const
   return found == events_.end() ? nullptr : &*found;
 }
 
+int64_t WebhookQueue::Try(const std::string& id) {
+  const auto found = std::ranges::find(events_, id, &Event::id);
+  if (found == events_.end()) return 0;
+  if (found->attempts++ == 0) Append({{"tried", id}});
+  return found->attempts;
+}
+
 void WebhookQueue::Done(const std::string& id) {
   const auto found = std::ranges::find(events_, id, &Event::id);
   if (found == events_.end()) return;
   Append({{"done", id}});
-  bytes_ -= found->bytes();
-  events_.erase(found);
-  if (file_bytes_ > kRewriteBytes && file_bytes_ > 4 * bytes_) Rewrite();
+  Erase(found);
+  if (file_bytes_ > kRewriteBytes && file_bytes_ > 4 * line_bytes_) Rewrite();
 }
 
 std::vector<WebhookQueue::Event> WebhookQueue::Of(const std::string& session) const {
@@ -190,16 +243,23 @@ std::vector<WebhookQueue::Event> WebhookQueue::Of(const std::string& session) co
 void WebhookQueue::Rewrite() {
   const std::string part = path_ + ".part";
   const int file = open(part.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
-  std::string text;
-  for (const Event& event : events_) text += JsonText(ToJson(event)) + "\n";
-  if (file < 0 || !WriteAll(file, text) || fdatasync(file) != 0 || std::rename(part.c_str(), path_.c_str()) != 0) {
+  int64_t n_bytes = 0;
+  bool written = file >= 0;
+  for (Event& event : events_) {
+    if (!written) break;
+    const std::string line = JsonText(ToJson(event)) + "\n";
+    written = WriteAll(file, line);
+    n_bytes += std::ssize(line);
+    line_bytes_ += std::ssize(line) - std::exchange(event.n_line, std::ssize(line));
+  }
+  if (!written || fdatasync(file) != 0 || std::rename(part.c_str(), path_.c_str()) != 0) {
     trouble_ = Failed("write", part).message();
     if (file >= 0) close(file);
     return;
   }
   close(file_);
   file_ = file;
-  file_bytes_ = std::ssize(text);
+  file_bytes_ = n_bytes;
 }
 
 }  // namespace weir

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "support/heap.h"
+
 namespace weir {
 namespace {
 
@@ -64,10 +66,42 @@ TEST_F(WebhookQueueTest, TheOldestGoWhereThereIsNoRoom) {
   for (size_t n = 1; n <= WebhookQueue::kMostEvents + 3; ++n) n_dropped += queue.Push(Event(static_cast<int>(n)));
   EXPECT_EQ(n_dropped, 3);
   EXPECT_EQ(queue.Oldest("http://a")->id, "s-1-4");
-  WebhookQueue::Event large = Event(7, "s-2");
-  large.body.assign(static_cast<size_t>(WebhookQueue::kMostBytes) - 1000, 'x');
-  EXPECT_GT(queue.Push(large), 9000);
-  EXPECT_EQ(Ids(queue.Of("s-2")), std::vector<std::string>{"s-2-7"});
+  WebhookQueue::Event large = Event(0, "s-2");
+  large.body.assign(WebhookQueue::kMostBodyBytes + 1, 'x');
+  EXPECT_EQ(queue.Push(large), 1) << "one that is too large goes itself";
+  EXPECT_EQ(queue.size(), WebhookQueue::kMostEvents);
+  large.body.pop_back();
+  for (int n = 1; n <= 300; ++n) {
+    large.id = Event(n, "s-2").id;
+    queue.Push(large);
+  }
+  const std::vector<std::string> left = Ids(queue.Of("s-2"));
+  EXPECT_EQ(queue.size(), left.size()) << "all of the others went";
+  EXPECT_EQ(left.back(), "s-2-300");
+  EXPECT_GT(left.size(), 240u);
+}
+
+TEST_F(WebhookQueueTest, MemoryStaysWithinItsBound) {
+  for (const size_t n_body : {size_t{2}, size_t{900}, WebhookQueue::kMostBodyBytes}) {
+    const int64_t before = testing::HeapInUse();
+    WebhookQueue queue = Opened(path_);
+    WebhookQueue::Event event = Event(0);
+    for (int n = 0; n < 12000; ++n) {
+      if (n_body > 1000 && n == 1000) break;
+      event.id = Event(n).id;
+      event.body.assign(n_body, '\x01');  // six bytes each in the journal
+      queue.Push(event);
+    }
+    EXPECT_LE(testing::HeapInUse() - before, WebhookQueue::MemoryBytes()) << n_body;
+    EXPECT_EQ(queue.trouble(), "");
+    const size_t n_waiting = queue.size();
+    WebhookQueue other = std::move(queue);
+    {
+      const WebhookQueue gone = std::move(other);  // its file is free again
+    }
+    EXPECT_EQ(Opened(path_).size(), n_waiting) << n_body;
+    std::filesystem::remove(path_);
+  }
 }
 
 TEST_F(WebhookQueueTest, WhatWaitsComesBack) {
@@ -83,6 +117,22 @@ TEST_F(WebhookQueueTest, WhatWaitsComesBack) {
   EXPECT_EQ(queue.Oldest("http://a")->made_s, 102);
   EXPECT_EQ(queue.Oldest("http://a")->body, "{}");
   EXPECT_EQ(queue.trouble(), "");
+}
+
+TEST_F(WebhookQueueTest, ThatItWasTriedComesBack) {
+  {
+    WebhookQueue queue = Opened(path_);
+    for (int n = 1; n <= 3; ++n) queue.Push(Event(n));
+    EXPECT_EQ(queue.Try("s-1-1"), 1);
+    EXPECT_EQ(queue.Try("s-1-1"), 2);
+    EXPECT_EQ(queue.Try("s-1-9"), 0) << "it does not wait";
+  }
+  WebhookQueue queue = Opened(path_);
+  EXPECT_EQ(queue.Try("s-1-1"), 2) << "an attempt that may have arrived";
+  EXPECT_EQ(queue.Try("s-1-2"), 1);
+  const auto moved = WebhookQueue::FromJson(WebhookQueue::ToJson(queue.Of("s-1")[0]));
+  ASSERT_TRUE(moved.ok());
+  EXPECT_EQ(moved->attempts, 2);
 }
 
 // A process that ends in the middle of a line, at any byte.

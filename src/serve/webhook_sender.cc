@@ -73,6 +73,7 @@ class WebhookSender::Target {
     const auto now = static_cast<int64_t>(std::time(nullptr));
     const httplib::Headers headers = {{"webhook-id", event.id},
                                       {"webhook-timestamp", fmt::format("{}", now)},
+                                      {"webhook-attempt", fmt::format("{}", event.attempts)},
                                       {"webhook-signature", key.Sign(event.id, now, event.body)},
                                       {"User-Agent", "weir"}};
     httplib::Request request;
@@ -106,7 +107,14 @@ class WebhookSender::Target {
   httplib::Client client_;
 };
 
-Result<std::unique_ptr<WebhookSender>> WebhookSender::Make(const WebhookOptions& options) {
+int64_t WebhookSender::MemoryBytes(const WebhookOptions& options) {
+  if (options.targets.empty()) return 0;
+  // The event itself, the request made of it, and what is read of the answer.
+  constexpr int64_t kUnderWay = 3 * static_cast<int64_t>(WebhookQueue::kMostBodyBytes) + (64 << 10);
+  return WebhookQueue::MemoryBytes() + std::ssize(options.targets) * kUnderWay;
+}
+
+Result<std::unique_ptr<WebhookSender>> WebhookSender::Make(const WebhookOptions& options, Ledger& ledger) {
   if (options.targets.empty()) {
     return InvalidArgument("webhooks without an address that they may go to: --webhook URL");
   }
@@ -121,9 +129,11 @@ Result<std::unique_ptr<WebhookSender>> WebhookSender::Make(const WebhookOptions&
     targets.push_back(std::make_unique<Target>(url, *std::move(address)));
   }
   WEIR_ASSIGN_OR_RETURN(WebhookKey key, WebhookKey::Parse(options.secret));
+  WEIR_ASSIGN_OR_RETURN(Reservation room, ledger.Reserve(MemTag::kOther, MemoryBytes(options)));
   WEIR_ASSIGN_OR_RETURN(WebhookQueue queue, WebhookQueue::Open(options.queue));
   std::unique_ptr<WebhookSender> out(new WebhookSender(std::move(key), std::move(queue)));
   out->targets_ = std::move(targets);
+  out->room_ = std::move(room);
   for (const auto& target : out->targets_) {
     target->thread = std::thread([sender = out.get(), one = target.get()] { sender->Work(*one); });
   }
@@ -225,7 +235,8 @@ void WebhookSender::Work(Target& target) {
       changed_.wait(lock);
       continue;
     }
-    const WebhookQueue::Event event = *oldest;  // the queue changes meanwhile
+    WebhookQueue::Event event = *oldest;  // the queue changes meanwhile
+    event.attempts = queue_.Try(event.id);
     target.sending = event.session;
     lock.unlock();
     const Outcome outcome = target.Send(key_, event);

@@ -6,7 +6,9 @@
 // after 0.5 s, 1 s, 2 s ... up to a minute (a Retry-After of up to an hour is kept to), until it is a day old. An
 // answer that refuses it (400, 410, 413, 422) ends it at once.
 //
-// A receiver whose answer was lost sees an event again, under its id. All methods: any thread.
+// A receiver whose answer was lost sees an event again, under its id, as another attempt. Of a session it is then the
+// last one that it saw: no event of a session is sent before the one before it is over, here or on the next server. All
+// methods: any thread.
 #pragma once
 
 #include <condition_variable>
@@ -17,6 +19,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/ledger.h"
 #include "base/status.h"
 #include "serve/webhook_queue.h"
 #include "serve/webhook_signature.h"
@@ -32,9 +35,12 @@ struct WebhookOptions {
 
 class WebhookSender {
  public:
+  // What Make() reserves: the queue, and what is under way to each address.
+  static int64_t MemoryBytes(const WebhookOptions& options);
   // kInvalidArgument for an address that is none or too many of them, a secret that is none, or a queue without an
-  // address; errors of WebhookQueue::Open(). What its file has is delivered from now on.
-  static Result<std::unique_ptr<WebhookSender>> Make(const WebhookOptions& options);
+  // address; errors of WebhookQueue::Open(); kOverBudget. What its file has is delivered from now on. `ledger` must
+  // outlive it.
+  static Result<std::unique_ptr<WebhookSender>> Make(const WebhookOptions& options, Ledger& ledger);
   // Ends deliveries that are under way: they were not delivered.
   ~WebhookSender();
 
@@ -69,6 +75,7 @@ class WebhookSender {
   void Settle(Target& target, const std::string& session, Lock& lock);
 
   const WebhookKey key_;
+  Reservation room_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   WebhookQueue queue_;

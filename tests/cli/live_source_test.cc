@@ -9,10 +9,14 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
+#include <tuple>
+#include <vector>
 
+#include "cli/edited_model.h"
 #include "cli/refusal.h"
 #include "support/pictures.h"
 
@@ -20,6 +24,12 @@ namespace weir::testing {
 namespace {
 
 using nlohmann::json;
+
+std::string Repeated(const std::string& text, int n) {
+  std::string out;
+  for (int i = 0; i < n; ++i) out += text;
+  return out;
+}
 
 // A camera behind a web server: to each connection a second of video in real time, five frames; then it hangs up. To
 // the second it says that it has no camera.
@@ -113,6 +123,46 @@ TEST(LiveSourceTest, AStreamThatNeverCameIsAnError) {
   EXPECT_NE(run.err.find("127.0.0.1:1/live"), std::string::npos) << run.err;
   EXPECT_EQ(run.err.find("secret"), std::string::npos) << run.err;
   EXPECT_EQ(run.err.find("0x"), std::string::npos) << run.err;
+  EXPECT_NE(run.err.find("nobody answers at this address"), std::string::npos) << run.err;
+}
+
+// One line, which says what to do, and nothing of the decoder.
+TEST(LiveSourceTest, SourcesAndRulesThatCannotBe) {
+  if (!HasFfmpeg()) GTEST_SKIP() << "ffmpeg and ffprobe are not installed";
+  const TempDir folder;
+  // Pictures of a kind that nobody decodes.
+  const std::string avi = folder.File("a.avi");
+  ASSERT_EQ(std::system(("ffmpeg -v error -f lavfi -i testsrc=size=64x64:rate=2:duration=2 -c:v mjpeg " + avi).c_str()),
+            0);
+  std::string bytes = FileBytes(avi);
+  for (size_t at = 0; (at = bytes.find("MJPG", at)) != std::string::npos;) bytes.replace(at, 4, "ZZZZ");
+  const std::string unknown = folder.Write("unknown.avi", bytes);
+  const std::string noise = folder.Write("noise.mp4", std::string(3000, '\x9b'));
+  std::vector<std::string> many;
+  for (int i = 0; i < 10000; ++i) many.insert(many.end(), {"--when", "what => " + std::to_string(i)});
+  const std::string kinds = "an rtsp://, rtsps://, http:// or https:// stream";
+  for (const auto& [source, more, words] : std::vector<std::tuple<std::string, std::vector<std::string>, std::string>>{
+           {"ftp://host/a", {}, kinds},
+           {"srt://host", {}, kinds},
+           {"file:///etc/passwd", {}, kinds},
+           {unknown, {}, "no decoder for this kind of video"},
+           {noise, {}, "no picture or video, or it is damaged"},
+           {avi, {"--when", std::string(1001, 'x')}, "at most 1000 are possible"},
+           {avi, {"--when", "what " + Repeated("is ", 300) + "=> it"}, "say it in fewer words"},
+           {avi, many, "64 rules are possible"}}) {
+    std::vector<std::string> arguments = {
+        "watch",  source,   "-m",         VisionPath("llava.gguf"), "--mmproj", VisionPath("clip.gguf"), "--pot", "128",
+        "--fast", "--when", "what => sea"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const RunResult run = RunWeir(arguments);
+    EXPECT_NE(run.code, 0) << source;
+    const std::vector<std::string> lines = Lines(run.err);
+    ASSERT_FALSE(lines.empty()) << source;
+    EXPECT_NE(lines.back().find(words), std::string::npos) << run.err;
+    EXPECT_EQ(lines.back().find("weir: error: "), 0u) << run.err;
+    EXPECT_EQ(lines.back().find("ffmpeg"), std::string::npos) << run.err;
+    EXPECT_EQ(lines.back().find("/dev/fd"), std::string::npos) << run.err;
+  }
 }
 
 }  // namespace

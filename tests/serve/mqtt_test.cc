@@ -27,11 +27,13 @@
 
 #include "base/clock.h"
 #include "cli/process.h"
+#include "rules/rule_room.h"
 #include "serve/mqtt_address.h"
 #include "serve/mqtt_publisher.h"
 #include "serve/server_process.h"
 #include "serve/session_client.h"
 #include "support/golden.h"
+#include "support/heap.h"
 
 namespace weir::testing {
 namespace {
@@ -157,6 +159,8 @@ class MqttTest : public ::testing::Test {
   void SetUp() override {
     if (access(kBroker, X_OK) != 0) GTEST_SKIP() << kBroker << " is missing (the package mosquitto)";
   }
+
+  Ledger ledger_;
 };
 
 TEST(MqttAddress, ParsesWhatUsersWrite) {
@@ -192,7 +196,7 @@ TEST_F(MqttTest, HomeAssistantSeesARule) {
   broker.Up();
   const Subscriber subscriber(broker);
   {
-    auto publisher = MqttPublisher::Make({.address = broker.Address("", "home/weir")});
+    auto publisher = MqttPublisher::Make({.address = broker.Address("", "home/weir")}, ledger_);
     ASSERT_TRUE(publisher.ok()) << publisher.status().message();
     (*publisher)->Watch("s-1", "door", "a parcel lies at the door", false);
     EXPECT_TRUE(subscriber.Sees("home/weir/status", "online"));
@@ -233,7 +237,7 @@ TEST_F(MqttTest, EventsWaitForABrokerThatIsAway) {
   broker.Up();
   const Subscriber keeper(broker, "", "", "keeper");
   broker.Down();
-  auto publisher = MqttPublisher::Make({.address = broker.Address(), .discovery = ""});
+  auto publisher = MqttPublisher::Make({.address = broker.Address(), .discovery = ""}, ledger_);
   ASSERT_TRUE(publisher.ok()) << publisher.status().message();
   (*publisher)->Watch("s-1", "door", "a parcel", false);
   for (int i = 0; i < 5; ++i) (*publisher)->Post("s-1", "door", i % 2 == 0, std::to_string(i));
@@ -268,16 +272,41 @@ TEST_F(MqttTest, EventsWaitForABrokerThatIsAway) {
 
 TEST_F(MqttTest, WhatWaitsIsBounded) {
   const Broker broker;  // never there
-  auto publisher = MqttPublisher::Make({.address = broker.Address()});
+  auto publisher = MqttPublisher::Make({.address = broker.Address()}, ledger_);
   ASSERT_TRUE(publisher.ok());
   for (size_t i = 0; i < MqttPublisher::kMostEvents + 10; ++i) (*publisher)->Post("s-1", "door", i % 2 == 0, "{}");
   EXPECT_EQ((*publisher)->counters().dropped, 10);
   (*publisher)->Post("s-1", "door", true, std::string(MqttPublisher::kMostBytes, 'x'));
-  EXPECT_EQ((*publisher)->counters().dropped, MqttPublisher::kMostEvents + 10);
-  EXPECT_EQ((*publisher)->counters().waiting, 1);
+  EXPECT_EQ((*publisher)->counters().dropped, 11) << "one that is too large is the one to go";
+  const std::string large(kMaxEventBytes, 'x');
+  for (int i = 0; i < 200; ++i) (*publisher)->Post("s-1", "door", true, large);
+  EXPECT_GT((*publisher)->counters().dropped, MqttPublisher::kMostEvents);
+  EXPECT_GT((*publisher)->counters().waiting, 50);
   const auto start = Clock::now();
   publisher->reset();
   EXPECT_LT(Clock::now() - start, std::chrono::seconds(10)) << "the end waits for no broker";
+}
+
+// Sensors, ends of sensors and events, more than there is room for.
+TEST_F(MqttTest, MemoryStaysWithinWhatIsReserved) {
+  const Broker broker;  // never there
+  const MqttOptions options = {.address = broker.Address(), .retained_bytes = 1 << 20};
+  const int64_t before = testing::HeapInUse();
+  auto publisher = MqttPublisher::Make(options, ledger_);
+  ASSERT_TRUE(publisher.ok());
+  EXPECT_EQ(ledger_.used_bytes(), MqttPublisher::MemoryBytes(options));
+  const std::string when(kMaxRuleBytes, 'w'), event(kMaxEventBytes, 'x');
+  for (int i = 0; i < 3000; ++i) {
+    const std::string rule = "a-rule-of-some-name-" + std::to_string(i);
+    (*publisher)->Watch("s-1", rule, when, false);
+    (*publisher)->Post("s-1", rule, true, i % 2 == 0 ? event : "{}");
+    if (i % 3 == 0) (*publisher)->Forget("s-1", rule);
+    if (i % 500 == 0) EXPECT_LE(testing::HeapInUse() - before, MqttPublisher::MemoryBytes(options)) << i;
+  }
+  EXPECT_LE(testing::HeapInUse() - before, MqttPublisher::MemoryBytes(options));
+  EXPECT_TRUE(Within(std::chrono::seconds(20), [&] { return !(*publisher)->trouble().empty(); }));
+  publisher->reset();
+  EXPECT_EQ(ledger_.used_bytes(), 0);
 }
 
 TEST_F(MqttTest, APasswordIsAskedFor) {
@@ -289,12 +318,12 @@ TEST_F(MqttTest, APasswordIsAskedFor) {
   Broker broker("allow_anonymous false\npassword_file " + passwords + "\nuser root\n");
   broker.Up();
   const Subscriber subscriber(broker, "me", "secret");
-  auto wrong = MqttPublisher::Make({.address = broker.Address("me"), .password = "guess"});
+  auto wrong = MqttPublisher::Make({.address = broker.Address("me"), .password = "guess"}, ledger_);
   ASSERT_TRUE(wrong.ok());
   EXPECT_TRUE(Within(std::chrono::seconds(20), [&] {
     return (*wrong)->trouble().find("not authorised") != std::string::npos;
   })) << (*wrong)->trouble();
-  auto right = MqttPublisher::Make({.address = broker.Address("me"), .password = "secret"});
+  auto right = MqttPublisher::Make({.address = broker.Address("me"), .password = "secret"}, ledger_);
   ASSERT_TRUE(right.ok());
   EXPECT_TRUE(subscriber.Sees("weir/status", "online"));
 }
@@ -311,11 +340,11 @@ TEST_F(MqttTest, TlsTrustsTheGivenCertificateOnly) {
   Broker broker("allow_anonymous true\nuser root\ncertfile " + certificate + "\nkeyfile " + key + "\n");
   broker.Up();
   const std::string address = "mqtts://127.0.0.1:" + std::to_string(broker.port());
-  auto trusts = MqttPublisher::Make({.address = address, .ca_file = certificate});
+  auto trusts = MqttPublisher::Make({.address = address, .ca_file = certificate}, ledger_);
   ASSERT_TRUE(trusts.ok()) << trusts.status().message();
   EXPECT_TRUE(Within(std::chrono::seconds(20), [&] { return (*trusts)->counters().connected; }))
       << (*trusts)->trouble();
-  auto does_not = MqttPublisher::Make({.address = address});
+  auto does_not = MqttPublisher::Make({.address = address}, ledger_);
   ASSERT_TRUE(does_not.ok()) << does_not.status().message();
   EXPECT_TRUE(Within(std::chrono::seconds(20), [&] {
     return (*does_not)->trouble().find("certificate verify failed") != std::string::npos;
@@ -328,7 +357,9 @@ TEST(MqttPublisher, RefusesWhatCannotBe) {
        {MqttOptions{.address = "localhost"}, MqttOptions{.address = "mqtt://h", .password = "p"},
         MqttOptions{.address = "mqtt://h", .ca_file = "x"}, MqttOptions{.address = "mqtts://h", .ca_file = "/nowhere"},
         MqttOptions{.address = "mqtt://h", .discovery = "a/#"}}) {
-    const auto publisher = MqttPublisher::Make(options);
+    Ledger ledger;
+    const auto publisher = MqttPublisher::Make(options, ledger);
+    EXPECT_EQ(ledger.used_bytes(), 0);
     EXPECT_EQ(publisher.status().code(), StatusCode::kInvalidArgument) << options.address;
   }
 }

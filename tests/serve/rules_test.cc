@@ -115,7 +115,7 @@ TEST_F(RulesTest, ASessionSaysTheSameWithRules) {
 
 TEST_F(RulesTest, SnapshotsAndForksGoOnWithTheRules) {
   const TempDir folder;
-  const ServerProcess server({"--pot", "96", "--snapshots", folder.path()});
+  const ServerProcess server({"--pot", "96", "--snapshots", folder.path(), "--budget", "16MiB"});
   Client client(server);
   const std::string id = Create(client);
   for (const char* when : {"who came? => the man", "what => sea", "where => the sea"}) {

@@ -5,9 +5,11 @@
 
 #include <atomic>
 #include <chrono>
+#include <fstream>
 #include <functional>
 #include <mutex>
 #include <set>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -98,7 +100,8 @@ class WebhooksTest : public ::testing::Test {
  protected:
   WebhooksTest() : secret_(folder_.Write("secret", std::string(kSecret) + "\n")) {}
   std::vector<std::string> Flags(std::vector<std::string> more = {}) const {
-    more.insert(more.end(), {"--pot", "96", "--webhook", receiver_.url(), "--webhook-secret-file", secret_});
+    more.insert(more.end(),
+                {"--pot", "96", "--budget", "64MiB", "--webhook", receiver_.url(), "--webhook-secret-file", secret_});
     return more;
   }
   // The tiny model says nothing sensible: every rise of its odds is an event here.
@@ -255,6 +258,33 @@ TEST_F(WebhooksTest, WhatWaitsMovesWithItsSession) {
   ExpectAll(id, Newest(other, id));
 }
 
+// A server that is killed when a session's file is whole, and before its journal says that the session has left.
+TEST_F(WebhooksTest, AKillAsTheSessionLeavesRepeatsNothing) {
+  const std::string queue = folder_.File("queue");
+  const auto flags = Flags({"--snapshots", folder_.path(), "--hand-over", "--webhook-queue", queue});
+  receiver_.Down();
+  std::string id, journal;
+  {
+    ServerProcess one(flags);
+    Client client(one);
+    id = Watched(client, one);
+    Live(client, id);
+    std::stringstream bytes;
+    bytes << std::ifstream(queue).rdbuf();
+    journal = bytes.str();
+    EXPECT_EQ(one.Terminate(), 0);
+  }
+  ASSERT_NE(journal.find(id), std::string::npos);
+  std::ofstream(queue, std::ios::trunc) << journal;
+  receiver_.Up();
+  const ServerProcess two(flags);
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  EXPECT_TRUE(receiver_.Accepted().empty()) << "they come with their session";
+  Client other(two);
+  Live(other, id);
+  ExpectAll(id, Newest(other, id));
+}
+
 TEST_F(WebhooksTest, ARefusedEventHoldsUpNoOther) {
   const ServerProcess server(Flags());
   Client client(server);
@@ -289,7 +319,7 @@ TEST_F(WebhooksTest, AReceiverThatHangsHoldsUpNobody) {
 }
 
 TEST_F(WebhooksTest, WhatIsRefused) {
-  const ServerProcess server(Flags()), plain({"--pot", "96"});
+  const ServerProcess server(Flags()), plain({"--pot", "96", "--budget", "64MiB"});
   const auto refused = [&](const ServerProcess& where, const Json& url, const std::string& word) {
     Client client(where);
     const std::string id = client.Create({{"rule_tokens", 96}});

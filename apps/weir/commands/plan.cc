@@ -23,7 +23,9 @@ Status Plan(const ModelFlags& model_flags, PotFlags pot_flags, PictureFlags* pic
     WEIR_ASSIGN_OR_RETURN(pot_flags.form_bytes, ParseBytes(form_memory));
   }
   WEIR_ASSIGN_OR_RETURN(const std::vector<Rule> rules, ParseRules(rule_flags));
-  if (!rules.empty()) pot_flags.aside = kRuleTokens;
+  if (!rules.empty()) {
+    WEIR_RETURN_IF_ERROR(AddRuleRoom(rule_flags, &pot_flags));
+  }
   WEIR_ASSIGN_OR_RETURN(SessionOptions options, ToSessionOptions(pot_flags));
   WEIR_ASSIGN_OR_RETURN(const PrunerSpec prune, ToPruner(*pictures));
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedModel> model, Load(model_flags, /*plan_only=*/true));
@@ -33,7 +35,8 @@ Status Plan(const ModelFlags& model_flags, PotFlags pot_flags, PictureFlags* pic
   if (encoder != nullptr) {
     const bool none_yet = pictures->images.empty() && pictures->videos.empty();
     WEIR_ASSIGN_OR_RETURN(const PictureRoom room, MeasurePictures(pictures, none_yet));
-    WEIR_ASSIGN_OR_RETURN(options.beside, PictureReader::Plan(encoder->encoder(), room, prune));
+    WEIR_ASSIGN_OR_RETURN(const auto beside, PictureReader::Plan(encoder->encoder(), room, prune));
+    options.beside.insert(options.beside.end(), beside.begin(), beside.end());
   }
   WEIR_ASSIGN_OR_RETURN(RecallOptions recall, ToRecallOptions(pot_flags.recall));
   if (encoder != nullptr) recall.max_rows = encoder->encoder().config().max_rows();
@@ -103,7 +106,7 @@ Action AddPlan(CLI::App& sub) {
   AddRecallFlags(sub, &pot->recall);
   AddEncoderFlags(sub, pictures.get());
   AddPictureFlags(sub, pictures.get());
-  AddWhenFlag(sub, rules.get());
+  AddRuleFlags(sub, rules.get());
   sub.add_option("--form-memory", *forms, "memory for an answer that is held to a form; `weir run` takes 16MiB")
       ->check(NotEmpty())
       ->type_name("BYTES");

@@ -19,6 +19,7 @@
 #include "io/json.h"
 #include "line_input.h"
 #include "print.h"
+#include "repeated_lines.h"
 #include "rule_watch.h"
 #include "text_watch.h"
 
@@ -27,6 +28,7 @@ namespace {
 
 struct WatchFlags {
   std::string source, follow, ask, system, every, report, still;
+  int skip_same = 0;
   bool fast = false;
   int queue = 8;
 };
@@ -304,7 +306,11 @@ Status Follow(const ModelFlags& model_flags, PotFlags& pot_flags, const AnswerFl
   if (!flags.report.empty()) {
     WEIR_ASSIGN_OR_RETURN(text.report_ms, ParseDuration("--report", flags.report));
   }
-  pot_flags.aside = kRuleTokens;
+  WEIR_RETURN_IF_ERROR(AddRuleRoom(rule_flags, &pot_flags));
+  text.skip_same = flags.skip_same;
+  if (flags.skip_same > 0) {
+    pot_flags.beside.push_back({MemTag::kOther, "lines that were read", RepeatedLines::Bytes(flags.skip_same)});
+  }
   return WatchText(model_flags, pot_flags, rule_flags, std::move(rules), text);
 }
 
@@ -319,7 +325,9 @@ Status Watch(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, 
              const WatchFlags& flags, const RuleFlags& rule_flags) {
   int64_t every = 0, report = 0;
   WEIR_ASSIGN_OR_RETURN(std::vector<Rule> rules, ParseRules(rule_flags));
-  if (!rules.empty()) pot_flags.aside = kRuleTokens;
+  if (!rules.empty()) {
+    WEIR_RETURN_IF_ERROR(AddRuleRoom(rule_flags, &pot_flags));
+  }
   if (!flags.every.empty()) {
     if (flags.ask.empty()) return InvalidArgument("--every needs a question: --ask TEXT");
     WEIR_ASSIGN_OR_RETURN(every, ParseDuration("--every", flags.every));
@@ -436,6 +444,12 @@ Action AddWatch(CLI::App& sub) {
                  "leave out frames that look like the last one that was read, but for one in this time: 10s ...")
       ->excludes(follow)
       ->type_name("TIME");
+  sub.add_option("--skip-same", flags->skip_same,
+                 "leave out a line of the text that differs in words with digits only from one that was read within "
+                 "the last N lines")
+      ->needs(follow)
+      ->check(Between(1, static_cast<int>(RepeatedLines::kMostWindow)))
+      ->type_name("N");
   sub.add_option("--queue", flags->queue,
                  "frames that may wait while an answer is being written; older ones are dropped")
       ->check(Between(1, 1 << 12))

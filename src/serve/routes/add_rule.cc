@@ -1,14 +1,13 @@
 // weir-plugin: route
 // SPDX-License-Identifier: Apache-2.0
 // Adds a rule to a session: something to watch its stream for.
-#include <string>
 #include <utility>
 
-#include "engine/session/aside_room.h"
 #include "serve/call_job.h"
 #include "serve/reply.h"
 #include "serve/routes/common.h"
 #include "serve/routes/route.h"
+#include "serve/rule_request.h"
 
 namespace weir {
 namespace {
@@ -16,27 +15,13 @@ namespace {
 void Handle(const Call& call, httplib::Response& response) {
   const auto body = ParseJsonObject(call.body);
   if (!body.ok()) return SendError(body.status(), response);
-  auto rule = RuleFromJson(*body);
+  auto rule = ParseRuleRequest(call.host, *body);
   if (!rule.ok()) return SendError(rule.status(), response);
-  if (!rule->webhook.empty()) {
-    const WebhookSender* const webhooks = call.host.webhooks();
-    const Status allowed = webhooks != nullptr ? webhooks->CheckTarget(rule->webhook)
-                                               : InvalidArgument("this server was started without --webhook URL");
-    if (!allowed.ok()) return SendError(InvalidArgument("'webhook' is not possible: {}", allowed.message()), response);
-  }
   Json out;
   const Status status = CallWithSession(
       call.host, call.arguments[0],
       [&](StreamSession& stream) -> Status {
-        if (stream.rules == nullptr) {
-          return InvalidArgument("this session was made without room for rules: make it with 'rule_tokens'");
-        }
-        if (stream.kept_frames != nullptr) WEIR_RETURN_IF_ERROR(CheckFramesForRules(*stream.kept_frames));
-        WEIR_RETURN_IF_ERROR(
-            stream.rules->set.Add(*std::move(rule), stream.conversation, AsideRoom(stream.session->plan())).status());
-        const RuleSet::Watched& watched = stream.rules->set.rules().back();
-        stream.rules->Tell(stream.id, watched);
-        out = RuleJson(watched);
+        WEIR_ASSIGN_OR_RETURN(out, AddRule(stream, *std::move(rule)));
         return Status();
       },
       ClientWaits);

@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
-#include "media/memory_file.h"
 #include "serve/call_job.h"
+#include "serve/live_frame.h"
 #include "serve/reply.h"
 #include "serve/routes/common.h"
 #include "serve/routes/route.h"
@@ -98,19 +98,9 @@ void AppendFrame(Host& host, const std::string& id, const VisualInput& frame, in
     }
   }
   const bool dropped = !queue->Leave(number);  // newer ones came while it waited
-  bool start = false;
-  const Status pushed = [&]() -> Status {
-    if (dropped) return Status();
-    WEIR_ASSIGN_OR_RETURN(const MemoryFile file, MemoryFile::Make(frame.files[0]));
-    const auto image = DecodeImage(file.path(), lane->ledger(), lanes.media());
-    if (!image.ok()) return AboutField(image.status(), file.path(), frame.where);
-    return queue->Push({image->rgb(), image->width, image->height}, t_ms, lane->ledger(), &start);
-  }();
-  lane.reset();
-  if (start) {
-    auto job = std::make_shared<FrameJob>(host, id, queue);
-    if (const Status posted = host.scheduler().PostAlways(job); !posted.ok()) job->Dropped(posted);
-  }
+  const Status pushed = dropped ? Status()
+                                : PushLiveFrame(host, id, queue, *std::move(lane),
+                                                {.bytes = frame.files[0], .t_ms = t_ms, .where = frame.where.c_str()});
   if (!pushed.ok()) return SendError(ErrorOf(pushed), response);
   // The session may have ended while the frame waited for a decoder; its queue is then no longer read.
   if (!host.sessions().Has(id)) return SendError(FromStatus(NotFound("there is no session '{}'", id)), response);

@@ -5,6 +5,7 @@
 #include "serve/reply.h"
 #include "serve/routes/common.h"
 #include "serve/routes/route.h"
+#include "serve/rule_request.h"
 
 namespace weir {
 namespace {
@@ -12,13 +13,7 @@ namespace {
 void Handle(const Call& call, httplib::Response& response) {
   const std::string& rule = call.arguments[1];
   const Status status = CallWithSession(
-      call.host, call.arguments[0],
-      [&](StreamSession& stream) -> Status {
-        const bool removed = stream.rules != nullptr && stream.rules->set.Remove(rule);
-        if (!removed) return NotFound("the session has no rule '{}'", rule);
-        if (call.host.mqtt() != nullptr) call.host.mqtt()->Forget(stream.id, rule);
-        return Status();
-      },
+      call.host, call.arguments[0], [&](StreamSession& stream) { return RemoveRule(call.host, stream, rule); },
       ClientWaits);
   if (!status.ok()) return SendError(status, response);
   SendJson({{"id", rule}, {"object", "rule"}, {"deleted", true}}, response);

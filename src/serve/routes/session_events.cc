@@ -3,14 +3,13 @@
 // The events of a session's rules as they come, as server-sent events that a client can go on with after a break.
 #include <fmt/core.h>
 
-#include <algorithm>
-#include <atomic>
 #include <charconv>
 #include <memory>
 #include <string>
 
 #include "base/clock.h"
 #include "serve/call_job.h"
+#include "serve/reader_places.h"
 #include "serve/reply.h"
 #include "serve/routes/common.h"
 #include "serve/routes/route.h"
@@ -20,23 +19,11 @@ namespace {
 
 constexpr auto kLongestSilence = std::chrono::seconds(5);
 
-// Each reader holds a thread: so many may, of all that the server has, that others are left.
-std::atomic<int> n_readers{0};
-
-class Reader {
- public:
-  Reader() : n_(n_readers.fetch_add(1) + 1) {}
-  ~Reader() { n_readers.fetch_sub(1); }
-  Reader(const Reader&) = delete;
-  Reader& operator=(const Reader&) = delete;
-  int n() const { return n_; }
-
+struct Reader {
+  const ReaderPlace place;
   std::shared_ptr<EventRing> ring;
   int64_t at = 0;  // id of the last event that was sent
   Clock::time_point silent_since = Clock::now();
-
- private:
-  const int n_;
 };
 
 bool Write(httplib::DataSink& sink, const std::string& text) { return sink.write(text.data(), text.size()); }
@@ -64,12 +51,7 @@ bool SendNext(const Host& host, Reader& reader, httplib::DataSink& sink) {
 
 void Handle(const Call& call, httplib::Response& response) {
   const auto reader = std::make_shared<Reader>();
-  // The only thread is for everybody.
-  const int n_threads = call.options.http.n_threads, most = n_threads < 2 ? 0 : std::max(1, n_threads / 4);
-  if (most == 0) return SendError({400, "", "events are read where the server has --connections 2 or more"}, response);
-  if (reader->n() > most) {
-    return SendError({429, "too_many_readers", fmt::format("{} clients read events already", most)}, response);
-  }
+  if (const ApiError full = reader->place.Check(call.options.http); full.http != 0) return SendError(full, response);
   const std::string from = call.http.get_header_value("Last-Event-ID");
   const auto [end, error] = std::from_chars(from.data(), from.data() + from.size(), reader->at);
   if (!from.empty() && (error != std::errc() || end != from.data() + from.size() || reader->at < 0)) {
