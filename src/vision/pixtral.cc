@@ -136,14 +136,8 @@ Status Pixtral::Load(const GgufFile& file, Ledger& ledger) {
   } else if (merge_ != 1) {
     return NotFound("{}: no tensor mm.patch_merger.weight for squares of {} x {} patches", file.path(), merge_, merge_);
   }
-  int64_t n_out[2];
-  for (int i = 0; i < 2; ++i) {
-    const GgufTensor* layer = file.Tensor(i == 0 ? "mm.1.weight" : "mm.2.weight");
-    n_out[i] = layer == nullptr ? 1 : layer->shape.front();
-    if (n_out[i] > (1 << 17)) return Corrupt("{}: a projection to {} columns", file.path(), n_out[i]);
-  }
-  n_hidden_ = n_out[0];
-  config_.n_embd = static_cast<int32_t>(n_out[1]);
+  WEIR_ASSIGN_OR_RETURN(n_hidden_, ProjectedWidth(file, "mm.1.weight"));
+  WEIR_ASSIGN_OR_RETURN(config_.n_embd, ProjectedWidth(file, "mm.2.weight"));
   WEIR_RETURN_IF_ERROR(loader.Load("mm.1", n_hidden_, d, &first_));
   WEIR_RETURN_IF_ERROR(loader.Load("mm.2", config_.n_embd, n_hidden_, &second_));
   WEIR_RETURN_IF_ERROR(loader.Load("v.token_embd.img_break", config_.n_embd, &line_end_));

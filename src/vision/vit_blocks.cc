@@ -29,6 +29,13 @@ Result<float> ReadNormEps(const GgufFile& file, const std::string& key) {
   return static_cast<float>(eps);
 }
 
+Result<int32_t> ProjectedWidth(const GgufFile& file, const std::string& tensor, size_t side) {
+  const GgufTensor* found = file.Tensor(tensor);
+  const int64_t n = found == nullptr || found->shape.size() <= side ? 1 : found->shape[side];
+  if (n > (1 << 17)) return Corrupt("{}: a projection to {} columns", file.path(), n);
+  return static_cast<int32_t>(n);
+}
+
 void LinearRows(Backend& backend, const float* in, int64_t n_rows, int64_t n_in, const LinearWeights& w, bool add,
                 float* out, void* scratch) {
   const MatMulOut to = {w.w.get(), out, w.w->n_out(), w.b.get(), add};

@@ -32,6 +32,10 @@ Status CheckHeads(const GgufFile& file, int64_t n_cols, int64_t n_heads);
 // A layer norm's epsilon.
 Result<float> ReadNormEps(const GgufFile& file, const std::string& key);
 
+// How many numbers a projection makes: rows of its tensor [n_out, n_in] (`side` 0), or columns where it is stored the
+// other way round (1). kCorrupt beyond sane bounds; 1 where there is no such tensor, which loading it will say.
+Result<int32_t> ProjectedWidth(const GgufFile& file, const std::string& tensor, size_t side = 0);
+
 // out = in w^T + b over n_rows rows; `scratch` is large enough for them.
 void LinearRows(Backend& backend, const float* in, int64_t n_rows, int64_t n_in, const LinearWeights& w, bool add,
                 float* out, void* scratch);
