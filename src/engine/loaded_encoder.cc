@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "engine/reads_pictures.h"
+
 namespace weir {
 namespace {
 
@@ -25,7 +27,7 @@ Result<std::vector<std::vector<int32_t>>> WordTokens(const PictureWords& words, 
 }  // namespace
 
 Result<std::unique_ptr<LoadedEncoder>> LoadedEncoder::Load(const std::string& path, LoadedModel& model) {
-  if (const std::string& why = model.model().config().no_pictures; !why.empty()) {
+  if (const std::string why = WhyNoPictures(model.model().config(), model.backend()); !why.empty()) {
     return Unsupported("{}; run this model with pictures on the CPU", why);
   }
   std::unique_ptr<LoadedEncoder> out(new LoadedEncoder);

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <utility>
 
+#include "engine/reads_pictures.h"
+
 namespace weir {
 namespace {
 
@@ -94,7 +96,9 @@ Status Session::Append(std::span<const int32_t> tokens, const AppendOptions& opt
 }
 
 Status Session::AppendEmbeddings(std::span<const float> rows, Modality modality, const AppendOptions& options) {
-  if (const std::string& why = core_.model->config().no_pictures; !why.empty()) return Unsupported("{}", why);
+  if (const std::string why = WhyNoPictures(core_.model->config(), *core_.backend); !why.empty()) {
+    return Unsupported("{}", why);
+  }
   const int64_t width = core_.model->config().row_width();
   if (std::ssize(rows) % width != 0) {
     return InvalidArgument("{} numbers are no whole rows of {}", rows.size(), width);

@@ -5,6 +5,7 @@
 #include <functional>
 #include <iterator>
 
+#include "engine/reads_pictures.h"
 #include "engine/session.h"
 
 namespace weir {
@@ -137,7 +138,7 @@ Status Session::Restore(ByteSource& source) {
     n_left -= n;
   }
   if (n_left != 0) return bad;
-  if (const std::string& why = core_.model->config().no_pictures;
+  if (const std::string why = WhyNoPictures(core_.model->config(), *core_.backend);
       !why.empty() && h.n_seen_by[static_cast<size_t>(Modality::kText)] != h.n_seen) {
     return Unsupported("the saved session holds pictures, and {}", why);
   }

@@ -92,6 +92,10 @@ std::vector<int32_t> Examinee::Asked(const Question& question) const {
   std::vector<int32_t> out = question.tokens;
   const std::vector<int32_t> text = talk_.Ask(chat_ == nullptr ? question.completion : question.chat).tokens;
   out.insert(out.end(), text.begin(), text.end());
+  if (chat_ != nullptr && !question.lead.empty()) {
+    const std::vector<int32_t> lead = Encode(question.lead);
+    out.insert(out.end(), lead.begin(), lead.end());
+  }
   return out;
 }
 

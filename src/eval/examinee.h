@@ -29,6 +29,7 @@ struct Question {
   // instructions).
   std::string chat, completion;
   std::vector<int32_t> tokens;  // read before either
+  std::string lead;             // with a chat template: begins the model's answer, which continues it
   std::string gold;             // the right continuation of `completion`, including its first space; empty: not scored
   int32_t n_answer = 16;        // longest answer in tokens
   bool number = false;          // the answer is a number: it ends with its last digit

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "eval/text_tasks.h"
 #include "io/json.h"
 
 namespace weir {
@@ -102,9 +103,16 @@ Result<std::vector<PictureQuestion>> ParsePictureQuestions(std::string_view json
     q.kind = q.distance == 0 ? "present" : "memory";
     line.Text("kind", &q.kind);
     line.Flag("aside", &q.aside);
+    line.Text("metric", &q.metric);
+    line.Number("poll", &q.poll);
     if (!line.good() || q.question.empty() || q.answers.empty()) {
       return Corrupt("line {} is no question: expected `question`, `answer` or `answers`, and `image` or `frames`",
                      n_line);
+    }
+    if (!q.metric.empty()) {
+      if (const auto score = TextScore(q.metric, "", q.answers); !score.ok()) {
+        return Corrupt("line {}: {}", n_line, score.status().message());
+      }
     }
     for (const std::string& name : names) {
       if (!LiesInside(name)) return Corrupt("line {}: the picture '{}' is not inside the folder", n_line, name);

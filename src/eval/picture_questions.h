@@ -12,6 +12,12 @@
 //   distance                  clips between the one that is asked about and the one shown last; 0 if absent
 //   kind                      what accuracies are told apart by; if absent `present` where distance is 0, else `memory`
 //   aside                     true: the question leaves no trace in the stream
+//   metric                    how `weir eval videotasks` scores it (eval/text_tasks.h); if absent, the answer must be
+//   one
+//                             of the right ones
+//   poll                      lines of a stream with one number ask again and again: only the first that is answered
+//   with
+//                             yes counts, and is right if its own answer is yes
 //
 // Other keys are ignored. tools/train/make_streams.py writes such folders, and easy-VQA's is one.
 #pragma once
@@ -32,6 +38,8 @@ struct PictureQuestion {
   std::string lead, question, kind;
   std::vector<std::string> answers;  // at least one
   bool aside = false;
+  std::string metric;  // of TextScore(), or empty
+  int64_t poll = -1;   // -1: none
 };
 
 // Paths begin with `folder`. kCorrupt names the line that lacks something, whose values have the wrong type, whose

@@ -47,11 +47,14 @@ struct Cell {
   RunningMean gold_nll;     // -log P of the right answer, mean over its tokens: tells policies apart before answers do
   RunningMean tokens_back;  // between the end of the text in question and the question; empty if meaningless
   std::vector<std::pair<std::string, RunningMean>> more;  // what else a suite measures beside the metric
+  int64_t n_wanted = 0;  // trials of the whole cell, so that one that was stopped can be told; 0: not said
 };
 
 struct SuiteHooks {
   std::function<void(const Cell&)> report;                              // required: called for each finished cell
   std::function<void(int64_t questions_done, int64_t total)> progress;  // may be empty
+  // Whether an earlier run finished a cell with these names and parameters (--resume); may be empty.
+  std::function<bool(const Cell&)> finished;
 };
 
 // Reports all non-empty cells, finished or not, for a run that was stopped.

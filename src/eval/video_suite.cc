@@ -6,18 +6,32 @@
 #include <set>
 
 #include "eval/answer_metrics.h"
+#include "eval/text_match.h"
+#include "eval/text_tasks.h"
 
 namespace weir {
 namespace {
 
 constexpr const char* kPresent = "present";
 
+Result<bool> IsRight(const PictureQuestion& q, const std::string& reply) {
+  if (q.metric.empty()) {
+    return std::any_of(q.answers.begin(), q.answers.end(),
+                       [&](const std::string& answer) { return ExactMatch(reply, answer); });
+  }
+  WEIR_ASSIGN_OR_RETURN(const double score, TextScore(q.metric, reply, q.answers));
+  return score >= 1;
+}
+
+// StreamingBench's proactive task: a yes anywhere.
+bool SaysYes(const std::string& reply) { return ContainsAll(reply, std::vector<std::string>{"yes"}); }
+
 // One stream from its beginning on.
 class Watching {
  public:
   Watching(Viewer& viewer, const VideoSuiteOptions& options) : viewer_(viewer), options_(options) {}
 
-  Result<ScoredRound> Next(const PictureQuestion& q) {
+  Result<ScoredRound> Next(const PictureQuestion& q, bool last_of_poll) {
     if (!q.pictures.empty()) {
       const double begins = static_cast<double>(viewer_.t_ms()) / 60000;
       WEIR_RETURN_IF_ERROR(viewer_.Show(q.lead, q.pictures));
@@ -32,12 +46,22 @@ class Watching {
     round.tokens_back = viewer_.n_tokens() - about->second.end;
     round.about_min = about->second.begins_min;
     round.age_min = static_cast<double>(viewer_.t_ms()) / 60000 - round.about_min;
+    // A poll that was answered is not asked again; its last line counts if none was.
+    if (q.poll >= 0 && answered_.contains(q.poll)) {
+      round.counts = false;
+      return round;
+    }
     const bool stays = !q.aside;
     const bool asked = stays && options_.own_answers;
     WEIR_ASSIGN_OR_RETURN(ViewerReply reply, asked ? viewer_.Ask(q.question) : viewer_.AskAside(q.question));
     if (stays && !asked) WEIR_RETURN_IF_ERROR(viewer_.Tell(q.question, q.answers.front()));
-    round.right = std::any_of(q.answers.begin(), q.answers.end(),
-                              [&](const std::string& answer) { return ExactMatch(reply.text, answer); });
+    WEIR_ASSIGN_OR_RETURN(round.right, IsRight(q, reply.text));
+    if (q.poll >= 0) {
+      const bool yes = SaysYes(reply.text);
+      round.counts = yes || last_of_poll;
+      round.right = yes && SaysYes(q.answers.front());
+      if (yes) answered_.insert(q.poll);
+    }
     round.n = n_rounds_ += stays;
     round.answer = reply.text;
     round.recalled = std::move(reply.recalled);
@@ -52,6 +76,7 @@ class Watching {
   Viewer& viewer_;
   const VideoSuiteOptions& options_;
   std::map<int64_t, Clip> clips_;
+  std::set<int64_t> answered_;  // polls
   int64_t n_rounds_ = 0;
 };
 
@@ -94,7 +119,14 @@ Status WatchStreams(Viewer& viewer, std::span<const PictureQuestion> questions, 
     WEIR_RETURN_IF_ERROR(viewer.Begin());
     Watching watching(viewer, options);
     for (const PictureQuestion& question : stream) {
-      WEIR_ASSIGN_OR_RETURN(const ScoredRound round, watching.Next(question));
+      const bool last_of_poll =
+          question.poll >= 0 && std::none_of(&question + 1, stream.data() + stream.size(),
+                                             [&](const PictureQuestion& later) { return later.poll == question.poll; });
+      WEIR_ASSIGN_OR_RETURN(const ScoredRound round, watching.Next(question, last_of_poll));
+      if (!round.counts) {
+        if (hooks.progress) hooks.progress(++done, std::ssize(questions));
+        continue;
+      }
       scored(round);
       if (options.on_round) options.on_round(round, viewer);
       if (hooks.progress) hooks.progress(++done, std::ssize(questions));
@@ -121,6 +153,24 @@ Status RunVideoQa(Viewer& viewer, std::span<const PictureQuestion> questions, co
       if (round.n > options.rounds[i / names.size()]) continue;
       const std::string &name = names[i % names.size()], &kind = round.question->kind;
       if (name == "all" || name == kind || (name == "memory" && kind != kPresent)) Count(round, &cells[i]);
+    }
+  });
+  ReportAll(cells, hooks);
+  return status;
+}
+
+Status RunVideoTasks(Viewer& viewer, std::span<const PictureQuestion> questions, const VideoSuiteOptions& options,
+                     const SuiteHooks& hooks) {
+  std::vector<Cell> cells = {MakeCell("videotasks", "all", nullptr, 0)};
+  for (const PictureQuestion& question : questions) {
+    const auto is = [&](const Cell& cell) { return cell.labels[0].second == question.kind; };
+    if (std::none_of(cells.begin(), cells.end(), is)) {
+      cells.push_back(MakeCell("videotasks", question.kind, nullptr, 0));
+    }
+  }
+  const Status status = WatchStreams(viewer, questions, options, hooks, [&](const ScoredRound& round) {
+    for (Cell& cell : cells) {
+      if (cell.labels[0].second == "all" || cell.labels[0].second == round.question->kind) Count(round, &cell);
     }
   });
   ReportAll(cells, hooks);

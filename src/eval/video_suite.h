@@ -5,7 +5,7 @@
 // rounds of a stream. streamvideo (VStream-QA, Inf-MLLM table 3): questions about the stream's first minute are
 // repeated while the pot's contents are replaced; present and memory questions are separate figures.
 //
-// An answer is right when it is one of the right ones (eval/answer_metrics.h, exact).
+// An answer is right when it is one of the right ones (eval/answer_metrics.h, exact), or as its question's metric says.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +26,7 @@ struct ScoredRound {
   int64_t n = 0;  // rounds of the stream so far, this one included; those asked aside are not counted
   std::string answer;
   bool right = false;
+  bool counts = true;       // a line of a poll does not unless it is the one that decides
   int64_t tokens_back = 0;  // tokens read between the clip in question and the question
   double about_min = 0;     // when that clip began, in minutes of the source
   double age_min = 0;       // minutes from then to the question
@@ -57,6 +58,11 @@ Status WatchStreams(Viewer& viewer, std::span<const PictureQuestion> questions, 
 // file. Reported at the end, also if the run is stopped.
 Status RunVideoQa(Viewer& viewer, std::span<const PictureQuestion> questions, const VideoSuiteOptions& options,
                   const SuiteHooks& hooks);
+
+// Published tasks along videos (OVO-Bench, StreamingBench, EgoSchema): a cell for every kind, in the order of the
+// questions, and one for all of them. Scores are those of PictureQuestion::metric; a poll counts once.
+Status RunVideoTasks(Viewer& viewer, std::span<const PictureQuestion> questions, const VideoSuiteOptions& options,
+                     const SuiteHooks& hooks);
 
 // Cells: present; first_minute, one for every age; memory, for questions about what came later; questions about
 // the first minutes that come before the first age count nowhere. `turnovers`: how often

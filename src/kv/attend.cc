@@ -48,6 +48,12 @@ bool OnlyText(std::span<const BatchSegment> segments, int32_t layer) {
   return true;
 }
 
+// Whether all rows of a segment are a picture's; those of one call are alike.
+bool IsPicture(const BatchSegment& segment) {
+  return segment.tokens != nullptr && std::all_of(segment.tokens, segment.tokens + segment.n_rows,
+                                                  [](const SlotMeta& row) { return row.modality != Modality::kText; });
+}
+
 }  // namespace
 
 void AttentionLayout::SetLayers(std::vector<LayerHeads> all) {
@@ -193,6 +199,7 @@ Status Attender::Plan(std::span<const BatchSegment> segments) {
   for (size_t i = 0; i < segments_.size(); ++i) {
     const size_t at = i * layout_.n_kv_heads;
     views_[i] = {segments_[i].first_row, segments_[i].n_rows, &k_ptrs_[at], &v_ptrs_[at], &n_slots_[at]};
+    views_[i].two_way = layout_.two_way_pictures && IsPicture(segments_[i]);
   }
   if (first.positions == Positions::kAbs && angles_.bytes() > 0) {
     std::vector<int64_t> pos;

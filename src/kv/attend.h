@@ -61,6 +61,8 @@ struct AttentionLayout {
   int32_t n_state_layers = 0;  // so many
   // Rows of a table of learned positions that the model adds to its input (Attender::positions()); 0: none.
   int32_t n_learned_positions = 0;
+  // A picture's rows that are read in one forward pass see each other (AttentionSegment::two_way).
+  bool two_way_pictures = false;
   bool shows_positions = false;  // Attender::positions() for other purposes, without that limit
   // Layers with a sliding window: a row sees entries less than `window` positions before it, with positions as RoPE
   // sees them (docs/decisions/0007-windows-count-positions.md). They have the pot's slots, like the others, or slots of
@@ -123,8 +125,9 @@ struct BatchSegment {
   const std::vector<int32_t>* reads = nullptr;
   // REQUIRES: an Attender made with statistics, a layer whose heads hold the same slots, no reads.
   const AttentionWatch* watch = nullptr;
-  // For positions with three axes: metadata of the rows, [n_rows], valid until Plan() returns; and under kAbs, how far
-  // the position of the first row, or of its picture, is behind its seq (pictures take fewer positions than rows).
+  // Metadata of the rows, [n_rows], valid until Plan() returns, for layouts with two_way_pictures and for positions
+  // with three axes; for these under kAbs also how far the position of the first row, or of its picture, is behind its
+  // seq (pictures take fewer positions than rows).
   const SlotMeta* tokens = nullptr;
   int64_t pos_shift = 0;
   // Rows of the same pot in earlier and in later segments of the batch, which come before and after these in the

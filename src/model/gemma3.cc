@@ -3,6 +3,9 @@
 // Gemma 3, language model (arXiv 2503.19786, section 2): as Gemma 2 with norms on q and k in place of the soft caps,
 // and five layers with a sliding window to one without. The two kinds have rotary embeddings of their own: window
 // layers a base of 10,000 and no scaling, the others the file's base and scaling.
+//
+// A picture's rows see each other (section 2.1). Rows of one forward pass do: a picture that is read in more than one
+// chunk is cut into blocks, each of which sees itself and what came before it.
 #include "model/pre_norm_decoder.h"
 
 namespace weir {
@@ -30,6 +33,7 @@ const ArchitectureInfo kGemma3 = {
       // The 27B model scales scores by its width over its heads; files indicate it only by their number of layers.
       const int32_t scaled_by = config.n_layers == 62 ? config.n_embd / attention.n_heads : attention.head_dim;
       WEIR_ASSIGN_OR_RETURN(attention.scale, ReadScale(file, "gemma3.attention.scale", scaled_by));
+      attention.two_way_pictures = true;
       return std::unique_ptr<Model>(std::move(model));
     },
 };

@@ -186,6 +186,23 @@ Status WeightLoader::LoadTransposed(const std::string& name, int64_t n_rows, int
   return Prepare(turned, data.data(), n_out, n_in, out, {});
 }
 
+Status WeightLoader::LoadColumns(const std::string& name, int64_t n_out, int64_t n_in,
+                                 const std::vector<int32_t>& order, std::unique_ptr<Matrix>* out) {
+  WEIR_ASSIGN_OR_RETURN(const GgufTensor* tensor, Take(name, {n_out, n_in}));
+  const int64_t row_bytes = RowBytes(tensor->type, n_in);
+  GgufTensor moved = *tensor;
+  moved.type = IsBlocked(tensor->type) ? DType::kF16 : tensor->type;
+  const int64_t moved_bytes = RowBytes(moved.type, n_in);
+  std::vector<float> from(static_cast<size_t>(n_in)), to(static_cast<size_t>(n_in));
+  std::vector<uint8_t> data(static_cast<size_t>(n_out * moved_bytes));
+  for (int64_t o = 0; o < n_out; ++o) {
+    DecodeRow(tensor->type, tensor->data + o * row_bytes, n_in, from.data());
+    for (size_t i = 0; i < to.size(); ++i) to[i] = from[static_cast<size_t>(order[i])];
+    EncodeRow(moved.type, to.data(), n_in, data.data() + o * moved_bytes);
+  }
+  return Prepare(moved, data.data(), n_out, n_in, out, {});
+}
+
 Status WeightLoader::LoadKernel(const std::string& name, int64_t n_out, const std::vector<int64_t>& kernel,
                                 std::unique_ptr<Matrix>* out) {
   std::vector<int64_t> shape = {n_out};

@@ -66,6 +66,10 @@ class WeightLoader {
   // along the rows, become F16.
   Status LoadTransposed(const std::string& name, int64_t n_rows, int64_t n_out, int64_t first, int64_t n_in,
                         std::unique_ptr<Matrix>* out);
+  // Columns of a tensor [n_out, n_in] in another order: column i of `out` is column order[i] of the tensor. Block
+  // formats become F16.
+  Status LoadColumns(const std::string& name, int64_t n_out, int64_t n_in, const std::vector<int32_t>& order,
+                     std::unique_ptr<Matrix>* out);
   // A convolution kernel [n_out, kernel...] as the matrix that multiplies flattened patches.
   Status LoadKernel(const std::string& name, int64_t n_out, const std::vector<int64_t>& kernel,
                     std::unique_ptr<Matrix>* out);

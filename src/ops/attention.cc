@@ -50,7 +50,8 @@ struct Scorer {
 void OneHead(const AttentionArgs& args, const AttentionSegment& segment, int64_t i, int64_t head) {
   const int64_t kv_head = head / (args.n_heads / args.n_kv_heads);
   const int64_t row = segment.first_row + i;
-  const int64_t n_visible = segment.n_slots[kv_head] - segment.n_rows + i + 1;
+  const int64_t own = segment.n_slots[kv_head] - segment.n_rows + i;
+  const int64_t n_visible = segment.two_way ? segment.n_slots[kv_head] : own + 1;
   const int64_t first = segment.first_slot != nullptr ? segment.first_slot[kv_head][i] : 0;
 
   Scorer score{args, segment.k[kv_head], {}};
@@ -61,7 +62,7 @@ void OneHead(const AttentionArgs& args, const AttentionSegment& segment, int64_t
       Rotate(*args.rope, args.row_cos[row * n_pairs + pair], args.row_sin[row * n_pairs + pair], pair, score.q);
     }
   } else if (args.rope != nullptr) {
-    RotateTo(*args.rope, n_visible - 1, score.q);
+    RotateTo(*args.rope, own, score.q);
   }
 
   // Calls fn(slot) for every slot that the row sees.

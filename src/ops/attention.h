@@ -8,8 +8,8 @@
 // score, sinks[h], without a value: a row's weights sum to less than one (gpt-oss, arXiv 2508.10925, section 2.1).
 //
 // The new rows' own keys and values are already stored: they are the last n_rows slots of every head, and row i of a
-// segment sees slots [0, n_slots - n_rows + i] (causal inside the chunk). A sliding window excludes the oldest of them:
-// with first_slot, row i sees [first_slot[kv(h)][i], n_slots - n_rows + i].
+// segment sees slots [0, n_slots - n_rows + i] (causal inside the chunk, unless it is two_way). A sliding window
+// excludes the oldest of them: with first_slot, row i sees [first_slot[kv(h)][i], n_slots - n_rows + i].
 //
 // Two forms of stored keys:
 // - rotated (position policy ABS): keys were rotated when stored; only q is rotated, by the row's own (cos, sin).
@@ -47,6 +47,9 @@ struct AttentionSegment {
   // Start of the window: [n_kv_heads] arrays of [n_rows], or nullptr for 0 everywhere. REQUIRES: non-decreasing from
   // row to row, never beyond the row's own slot.
   const int32_t* const* first_slot = nullptr;
+  // The rows see each other: each sees slots up to the last row's (Gemma 3's pictures, arXiv 2503.19786). Positions and
+  // the start of a window stay the row's own.
+  bool two_way = false;
 };
 
 struct AttentionArgs {

@@ -46,7 +46,8 @@ std::vector<double> Keys(const AttentionArgs& args, int64_t kv_head) {
 std::vector<double> Weights(const AttentionArgs& args, const std::vector<double>& keys, int64_t row, int64_t head) {
   const AttentionSegment& segment = args.segments[0];
   const int64_t kv_head = head / (args.n_heads / args.n_kv_heads);
-  const int64_t n_visible = segment.n_slots[kv_head] - segment.n_rows + row + 1;
+  const int64_t own = segment.n_slots[kv_head] - segment.n_rows + row;
+  const int64_t n_visible = segment.two_way ? segment.n_slots[kv_head] : own + 1;
   const int64_t q_row = segment.first_row + row;
   const float* x = args.q + q_row * args.q_stride + head * args.head_dim;
   std::vector<double> q(x, x + args.head_dim);
@@ -54,7 +55,7 @@ std::vector<double> Weights(const AttentionArgs& args, const std::vector<double>
     const int64_t n_pairs = args.rope->n_rot / 2;
     Rotate(*args.rope, args.row_cos + q_row * n_pairs, args.row_sin + q_row * n_pairs, q.data());
   } else if (args.rope != nullptr) {
-    RotateTo(*args.rope, n_visible - 1, q.data());
+    RotateTo(*args.rope, own, q.data());
   }
   std::vector<double> p(n_visible);
   for (int64_t slot = 0; slot < n_visible; ++slot) {

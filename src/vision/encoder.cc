@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <vector>
 
@@ -219,8 +220,9 @@ Result<std::span<float>> ImageEncoder::EncodeSquares(const RgbView& image, const
 Result<std::span<float>> ImageEncoder::EncodeStretched(const RgbView& image, const VisionObserver* observer,
                                                        SignalSink* signals) {
   const EncoderConfig& config = encoder_.config();
-  const int32_t side = config.transform.size;
   if (image.width < 1 || image.height < 1) return InvalidArgument("a picture without pixels");
+  if (config.tile_side > 0) return EncodeTilesAndWhole(image, observer, signals);
+  const int32_t side = config.transform.size;
   const TileGrid grid = ChooseGrid(image.width, image.height, side, config.min_tiles, config.max_tiles);
   float* to = rows_.as<float>();
   for (int32_t i = 0; i < grid.n() && grid.n() > 1; ++i) {
@@ -234,6 +236,43 @@ Result<std::span<float>> ImageEncoder::EncodeStretched(const RgbView& image, con
   const int32_t n_rows = config.n_rows * (grid.n() > 1 ? grid.n() + 1 : 1);
   parts_ = {{config.words.open, n_rows}, {config.words.close, 0}};
   return std::span<float>(rows_.as<float>(), static_cast<size_t>(n_rows) * static_cast<size_t>(config.n_embd));
+}
+
+Result<std::span<float>> ImageEncoder::EncodeTilesAndWhole(const RgbView& image, const VisionObserver* observer,
+                                                           SignalSink* signals) {
+  const EncoderConfig& config = encoder_.config();
+  const PictureWords& words = config.words;
+  const int32_t side = config.tile_side, factor = config.transform.factor;
+  float* const pixels = pixels_.as<float>();
+  const auto rounded = [factor](int32_t n) {
+    return static_cast<int64_t>(std::nearbyint(static_cast<double>(n) / factor)) * factor;
+  };
+  // As the reference counts: a side that rounds to nothing has a patch's pixels, which never makes a picture large.
+  if (rounded(image.width) * rounded(image.height) <= config.tile_above) {
+    WEIR_RETURN_IF_ERROR(Preprocess(image, config.transform, ledger_, pixels));
+    return EncodePixels(pixels, observer, signals);
+  }
+  const TileGrid grid = ChooseGrid(image.width, image.height, side, config.min_tiles, config.max_tiles);
+  float* to = rows_.as<float>();
+  parts_.clear();
+  const auto encode = [&](int32_t open, const VisionObserver* seen_by, SignalSink* sink) {
+    Run(pixels, to, seen_by, sink);
+    const PictureRows rows = encoder_.RowsOf(pixels);
+    to += int64_t{rows.n} * config.n_embd;
+    parts_.push_back({open, rows.n, rows.columns});
+  };
+  ImageTransform tile = config.transform;
+  tile.size = side;
+  for (int32_t i = 0; i < grid.n(); ++i) {
+    const Square square = {grid.n_x * side, grid.n_y * side, i % grid.n_x * side, i / grid.n_x * side};
+    WEIR_RETURN_IF_ERROR(PreprocessSquare(image, tile, square, ledger_, pixels));
+    SetInputSize({side, side}, config.transform, pixels);
+    encode(words.open_square + i / grid.n_x * config.max_tiles + i % grid.n_x, nullptr, nullptr);
+  }
+  WEIR_RETURN_IF_ERROR(Preprocess(image, config.transform, ledger_, pixels));
+  encode(words.open_last, observer, signals);
+  parts_.push_back({words.close, 0});
+  return std::span<float>(rows_.as<float>(), static_cast<size_t>(to - rows_.as<float>()));
 }
 
 std::span<float> ImageEncoder::EncodePixels(const float* pixels, const VisionObserver* observer, SignalSink* signals) {

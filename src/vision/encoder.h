@@ -32,7 +32,8 @@ struct PictureWords {
   std::vector<std::vector<int32_t>> tokens;  // the same in that vocabulary, once set (SetWordTokens)
   int32_t open = -1, close = -1;             // around a picture that is encoded once
   int32_t open_last = -1;                    // before the whole picture, if its squares come first (vision/split.h)
-  int32_t open_square = -1;  // before the first square; before square (x, y) it is open_square + y * max_squares + x
+  // Before the first square; before square (x, y) it is open_square + y * max_squares + x. Of tiles: with max_tiles.
+  int32_t open_square = -1;
 };
 
 // A segment of a picture: words, then rows.
@@ -60,6 +61,10 @@ struct EncoderConfig {
   int32_t max_squares = 0;         // if pictures are cut into squares (vision/split.h): the most along each side
   // If pictures are stretched over a grid of tiles (vision/stretch.h): how many. Otherwise 0.
   int32_t min_tiles = 0, max_tiles = 0;
+  // Where inputs differ in size: pixels along a side of a tile, and how many pixels a picture that is cut into tiles
+  // has more than, both sides rounded to multiples of the transform's factor. The whole picture has its own size then.
+  int32_t tile_side = 0;
+  int64_t tile_above = 0;
   PictureWords words;
   // The most rows of any picture.
   int32_t max_rows() const;
@@ -167,6 +172,8 @@ class ImageEncoder {
   Status EncodeTiles(const RgbView& image, const VisionObserver* observer, int64_t* n_rows);
   Result<std::span<float>> EncodeSquares(const RgbView& image, const VisionObserver* observer, SignalSink* signals);
   Result<std::span<float>> EncodeStretched(const RgbView& image, const VisionObserver* observer, SignalSink* signals);
+  Result<std::span<float>> EncodeTilesAndWhole(const RgbView& image, const VisionObserver* observer,
+                                               SignalSink* signals);
 
   Encoder& encoder_;
   Ledger& ledger_;

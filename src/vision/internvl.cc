@@ -95,14 +95,8 @@ Status InternVl::Load(const GgufFile& file, Ledger& ledger) {
   WeightLoader loader(file, backend_, ledger);
   WEIR_RETURN_IF_ERROR(input_.Load(loader, vit_));
   WEIR_RETURN_IF_ERROR(blocks_.Load(vit_, style_, file, loader));
-  int64_t n_out[2];
-  for (int i = 0; i < 2; ++i) {
-    const GgufTensor* layer = file.Tensor(i == 0 ? "mm.model.mlp.1.weight" : "mm.model.mlp.3.weight");
-    n_out[i] = layer == nullptr ? 1 : layer->shape.front();
-    if (n_out[i] > (1 << 17)) return Corrupt("{}: a projection to {} columns", file.path(), n_out[i]);
-  }
-  n_hidden_ = n_out[0];
-  config_.n_embd = static_cast<int32_t>(n_out[1]);
+  WEIR_ASSIGN_OR_RETURN(n_hidden_, ProjectedWidth(file, "mm.model.mlp.1.weight"));
+  WEIR_ASSIGN_OR_RETURN(config_.n_embd, ProjectedWidth(file, "mm.model.mlp.3.weight"));
   WEIR_RETURN_IF_ERROR(loader.Load("mm.model.mlp.0", n_in(), &norm_));
   WEIR_RETURN_IF_ERROR(loader.Load("mm.model.mlp.1", n_hidden_, n_in(), &first_));
   WEIR_RETURN_IF_ERROR(loader.Load("mm.model.mlp.3", config_.n_embd, n_hidden_, &second_));

@@ -19,7 +19,9 @@ Status Check(const RgbView& image, const ImageTransform& t) {
     sane = t.factor >= 1 && t.factor <= kMaxImageSize && t.min_pixels >= 1 && t.min_pixels <= t.max_pixels &&
            t.max_pixels <= int64_t{kMaxImageSize} * kMaxImageSize;
   }
-  if (t.fit == Fit::kSplit) sane = sane && t.longest_side >= 1 && t.longest_side <= kMaxImageSize;
+  if (t.fit == Fit::kLongest) sane = t.factor >= 1 && t.factor <= kMaxImageSize;
+  if (t.fit == Fit::kSplit || t.fit == Fit::kLongest)
+    sane = sane && t.longest_side >= 1 && t.longest_side <= kMaxImageSize;
   for (int c = 0; c < 3; ++c) sane = sane && std::isfinite(t.mean[c]) && std::isfinite(t.std[c]) && t.std[c] > 0;
   if (!sane)
     return InvalidArgument("a picture can become 1 to {} pixels wide, with a deviation above 0", kMaxImageSize);
@@ -57,9 +59,11 @@ int64_t SplitBytes(int32_t width, int32_t height, const ImageTransform& t) {
 // up.
 constexpr double kMaxRatio = 200;
 int64_t MultiplesSide(const ImageTransform& t) {
+  if (t.fit == Fit::kLongest) return (int64_t{t.longest_side} + t.factor - 1) / t.factor * t.factor;
   return static_cast<int64_t>(std::sqrt(kMaxRatio * static_cast<double>(t.max_pixels))) + 2 * t.factor;
 }
 int64_t MultiplesPixels(const ImageTransform& t) {
+  if (t.fit == Fit::kLongest) return MultiplesSide(t) * MultiplesSide(t);
   // A side of one `factor`; the smallest picture, each side rounded up.
   const int64_t around_min =
       static_cast<int64_t>(2 * t.factor * std::sqrt(kMaxRatio * static_cast<double>(t.min_pixels)));
@@ -69,6 +73,7 @@ int64_t MultiplesPixels(const ImageTransform& t) {
 
 int64_t MultiplesBytes(int32_t width, int32_t height, const ImageTransform& t) {
   const int64_t most = MultiplesSide(t);
+  if (t.fit == Fit::kLongest) return ResizeBytes({width, height}, {most, most}, t.resample);
   const double pixels = static_cast<double>(t.max_pixels) * width * height;
   // Of a picture with this ratio; narrower ones have fewer rows, wider ones fewer pixels per row.
   const int64_t rows = static_cast<int64_t>(std::sqrt(pixels)) + most + int64_t{t.factor} * (height + 1);
@@ -78,22 +83,37 @@ int64_t MultiplesBytes(int32_t width, int32_t height, const ImageTransform& t) {
 }  // namespace
 
 int64_t InputFloats(const ImageTransform& t) {
-  return t.fit == Fit::kMultiples ? 3 * MultiplesPixels(t) + 2 : int64_t{3} * t.size * t.size;
+  return AnySize(t) ? 3 * MultiplesPixels(t) + 2 : int64_t{3} * t.size * t.size;
 }
 
 PictureSize InputSize(const float* input, const ImageTransform& t) {
-  if (t.fit != Fit::kMultiples) return {t.size, t.size};
+  if (!AnySize(t)) return {t.size, t.size};
   const float* sides = input + InputFloats(t) - 2;
   return {static_cast<int32_t>(sides[0]), static_cast<int32_t>(sides[1])};
 }
 
+void SetInputSize(PictureSize size, const ImageTransform& t, float* input) {
+  float* const sides = input + InputFloats(t) - 2;
+  sides[0] = static_cast<float>(size.width);
+  sides[1] = static_cast<float>(size.height);
+}
+
 Result<PictureSize> MultiplesSize(int32_t width, int32_t height, const ImageTransform& t) {
   const double w = width, h = height, f = t.factor;
+  if (t.fit == Fit::kLongest) {
+    const double ratio = std::max({h / t.longest_side, w / t.longest_side, 1.0});
+    const auto up = [&](double side) {
+      const int32_t shrunk = std::max(static_cast<int32_t>(ratio > 1 ? std::floor(side / ratio) : side), 1);
+      return (shrunk + t.factor - 1) / t.factor * t.factor;
+    };
+    return PictureSize{up(w), up(h)};
+  }
   if (std::max(w, h) / std::min(w, h) > kMaxRatio) {
     return Unsupported("a picture of {} x {} pixels: one side may be 200 times the other", width, height);
   }
   // Halves round to the even neighbour, as in Python.
   double across = std::nearbyint(w / f) * f, down = std::nearbyint(h / f) * f;
+  if (t.at_least_factor) across = std::max(across, f), down = std::max(down, f);
   if (across * down > static_cast<double>(t.max_pixels)) {
     const double beta = std::sqrt(h * w / static_cast<double>(t.max_pixels));
     across = std::max(f, std::floor(w / beta / f) * f);
@@ -108,7 +128,11 @@ Result<PictureSize> MultiplesSize(int32_t width, int32_t height, const ImageTran
 
 int64_t PreprocessBytes(int32_t width, int32_t height, const ImageTransform& t) {
   if (t.fit == Fit::kSplit) return SplitBytes(width, height, t);
-  if (t.fit == Fit::kMultiples) return MultiplesBytes(width, height, t);
+  if (AnySize(t)) {
+    const int64_t bytes = MultiplesBytes(width, height, t);
+    if (t.fit == Fit::kLongest || t.size == 0) return bytes;
+    return std::max(bytes, ResizeBytes({width, height}, {t.size, t.size}, t.resample));
+  }
   // The filter of an axis is at most as wide as when the whole longer side becomes `size` samples.
   const int64_t size = t.size, side = std::max(width, height);
   const double widening = std::max(1.0, static_cast<double>(side) / static_cast<double>(size));
@@ -157,13 +181,11 @@ Status Preprocess(const RgbView& image, const ImageTransform& t, Ledger& ledger,
   }
   Resize resize;
   resize.source = {0, image.width, {}};
-  if (t.fit == Fit::kMultiples) {
+  if (AnySize(t)) {
     WEIR_ASSIGN_OR_RETURN(const PictureSize size, MultiplesSize(image.width, image.height, t));
     resize.across = {image.width, size.width, 0, size.width};
     resize.down = {image.height, size.height, 0, size.height};
-    float* const sides = out + InputFloats(t) - 2;
-    sides[0] = static_cast<float>(size.width);
-    sides[1] = static_cast<float>(size.height);
+    SetInputSize(size, t, out);
     return RunToInput(image, t, size, resize, ledger, out);
   }
   Axis &across = resize.across, &down = resize.down;

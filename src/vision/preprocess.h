@@ -22,30 +22,38 @@ enum class Fit {
   kPad,        // padded with the mean colour to a square, which is resized (LLaVA-1.5)
   kStretch,    // width and height are resized independently
   kMultiples,  // both sides become multiples of `factor`, at about the same ratio, pixels within bounds (Qwen2-VL)
-  kSplit       // its longer side becomes longest_side, then the result is stretched (Idefics3, SmolVLM)
+  kSplit,      // its longer side becomes longest_side, then the result is stretched (Idefics3, SmolVLM)
+  kLongest     // shrunk if a side is above longest_side, then both sides rounded up to multiples of `factor` (Pixtral)
 };
 
 struct ImageTransform {
-  int32_t size = 0;  // of the result, both sides; 1 .. kMaxImageSize
+  // Of the result, both sides; 1 .. kMaxImageSize. Where results differ in size: of squares beside them, 0 without.
+  int32_t size = 0;
   Fit fit = Fit::kCrop;
   Resample resample = Resample::kBicubic;
-  int32_t longest_side = 0;                                // kSplit: 1 .. kMaxImageSize
-  int32_t factor = 0;                                      // kMultiples: 1 .. kMaxImageSize
+  int32_t longest_side = 0;                                // kSplit, kLongest: 1 .. kMaxImageSize
+  int32_t factor = 0;                                      // kMultiples, kLongest: 1 .. kMaxImageSize
+  bool at_least_factor = false;                            // kMultiples: no side is less, before pixels are counted
   int64_t min_pixels = 0, max_pixels = 0;                  // kMultiples: 1 <= min <= max <= kMaxImageSize^2
   float mean[3] = {0.48145466f, 0.4578275f, 0.40821073f};  // CLIP's
   float std[3] = {0.26862954f, 0.26130258f, 0.27577711f};  // each above 0
 };
 inline constexpr int32_t kMaxImageSize = 4096;
+// Whether inputs differ in size.
+inline bool AnySize(const ImageTransform& t) { return t.fit == Fit::kMultiples || t.fit == Fit::kLongest; }
 
-// Floats of an encoder's input: [3, size, size]; for kMultiples the largest [3, height, width] plus two.
+// Floats of an encoder's input: [3, size, size]; where inputs differ in size the largest [3, height, width] plus two.
 int64_t InputFloats(const ImageTransform& transform);
 // Size in pixels of an input made by Preprocess().
 struct PictureSize {
   int32_t width = 0, height = 0;
 };
 PictureSize InputSize(const float* input, const ImageTransform& transform);
-// The result of kMultiples for a picture's size (2409.12191, section 2.1; transformers' smart_resize). kUnsupported
-// when one side is more than 200 times the other.
+// Writes the size of an input that was made otherwise, where inputs differ in size.
+void SetInputSize(PictureSize size, const ImageTransform& transform, float* input);
+// Where inputs differ in size: that of a picture's. kMultiples: 2409.12191, section 2.1, transformers' smart_resize,
+// kUnsupported when one side is more than 200 times the other. kLongest: 2410.07073, section 2.2, transformers'
+// get_resize_output_image_size; a side that would vanish becomes one `factor`.
 Result<PictureSize> MultiplesSize(int32_t width, int32_t height, const ImageTransform& transform);
 
 // Largest working memory of Preprocess() for a picture of this many pixels, and of PreprocessSquare() where the copy is
@@ -74,9 +82,9 @@ struct PictureCopy {
 };
 Result<PictureCopy> ResizePicture(const RgbView& image, PictureSize size, Resample resample, Ledger& ledger);
 
-// Writes [3, size, size]: red, green, blue planes; for kMultiples [3, height, width] and, at the end of InputFloats(),
-// the two numbers that InputSize() reads. Working memory (3 * height * size bytes and the coefficients) is reserved in
-// `ledger` under kVision: kOverBudget. kInvalidArgument for an empty picture or a bad transform.
+// Writes [3, size, size]: red, green, blue planes; where inputs differ in size [3, height, width] and, at the end of
+// InputFloats(), the two numbers that InputSize() reads. Working memory (3 * height * size bytes and the coefficients)
+// is reserved in `ledger` under kVision: kOverBudget. kInvalidArgument for an empty picture or a bad transform.
 Status Preprocess(const RgbView& image, const ImageTransform& transform, Ledger& ledger, float* out);
 
 }  // namespace weir

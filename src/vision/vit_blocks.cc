@@ -29,6 +29,13 @@ Result<float> ReadNormEps(const GgufFile& file, const std::string& key) {
   return static_cast<float>(eps);
 }
 
+Result<int32_t> ProjectedWidth(const GgufFile& file, const std::string& tensor, size_t side) {
+  const GgufTensor* found = file.Tensor(tensor);
+  const int64_t n = found == nullptr || found->shape.size() <= side ? 1 : found->shape[side];
+  if (n > (1 << 17)) return Corrupt("{}: a projection to {} columns", file.path(), n);
+  return static_cast<int32_t>(n);
+}
+
 void LinearRows(Backend& backend, const float* in, int64_t n_rows, int64_t n_in, const LinearWeights& w, bool add,
                 float* out, void* scratch) {
   const MatMulOut to = {w.w.get(), out, w.w->n_out(), w.b.get(), add};
@@ -78,8 +85,15 @@ Status VitBlocks::LoadBlock(const GgufFile& file, const std::string& name, Weigh
       first += d;
     }
   } else {
-    WEIR_RETURN_IF_ERROR(loader.Load(name + "attn_q", d, d, &block->q));
-    WEIR_RETURN_IF_ERROR(loader.Load(name + "attn_k", d, d, &block->k));
+    std::vector<int32_t> order;
+    if (style_.interleaved_halves) {
+      const int32_t half = static_cast<int32_t>(shape_.head_dim() / 2);
+      order = HalfSplitOrder(static_cast<int32_t>(2 * shape_.n_heads), half, half);
+    }
+    for (const auto& [part, to] : {std::pair{"attn_q", &block->q}, std::pair{"attn_k", &block->k}}) {
+      WEIR_RETURN_IF_ERROR(loader.Load(name + part + ".weight", d, d, &to->w, order));
+      WEIR_RETURN_IF_ERROR(loader.LoadOptional(name + part + ".bias", d, &to->b, order));
+    }
     WEIR_RETURN_IF_ERROR(loader.Load(name + "attn_v", d, d, &block->v));
   }
   if (style_.qk_norms) {
@@ -165,6 +179,9 @@ void VitBlocks::Run(Backend& backend, const Buffers& b, int64_t n, const VitRota
     for (float* rows : {b.q, b.k}) {
       if (rotation == nullptr) break;
       backend.Rotate({rotation->table, rotation->cos, rotation->sin, rows, n, shape_.n_heads, shape_.head_dim()});
+      if (rotation->column_cos == nullptr) continue;
+      backend.Rotate({rotation->table, rotation->column_cos, rotation->column_sin, rows + shape_.head_dim() / 2, n,
+                      shape_.n_heads, shape_.head_dim()});
     }
     if (windows == nullptr || (static_cast<int64_t>(l) + 1) % windows->full_every == 0) {
       attend(0, n);
@@ -187,7 +204,12 @@ void VitBlocks::Run(Backend& backend, const Buffers& b, int64_t n, const VitRota
     LinearRows(backend, b.norm, n, d, block.up, false, b.wide, b.scratch);
     if (style_.gated) {
       LinearRows(backend, b.norm, n, d, block.gate, false, b.gate, b.scratch);
-      backend.SwiGlu({b.gate, b.wide, b.wide, n * n_ff});
+      if (style_.gelu_gate) {
+        backend.Gelu({style_.act, b.gate, b.gate, n * n_ff});
+        backend.Mul({b.gate, b.wide, b.wide, n * n_ff});
+      } else {
+        backend.SwiGlu({b.gate, b.wide, b.wide, n * n_ff});
+      }
     } else {
       backend.Gelu({style_.act, b.wide, b.wide, n * n_ff});
     }

@@ -32,14 +32,20 @@ Status CheckHeads(const GgufFile& file, int64_t n_cols, int64_t n_heads);
 // A layer norm's epsilon.
 Result<float> ReadNormEps(const GgufFile& file, const std::string& key);
 
+// How many numbers a projection makes: rows of its tensor [n_out, n_in] (`side` 0), or columns where it is stored the
+// other way round (1). kCorrupt beyond sane bounds; 1 where there is no such tensor, which loading it will say.
+Result<int32_t> ProjectedWidth(const GgufFile& file, const std::string& tensor, size_t side = 0);
+
 // out = in w^T + b over n_rows rows; `scratch` is large enough for them.
 void LinearRows(Backend& backend, const float* in, int64_t n_rows, int64_t n_in, const LinearWeights& w, bool add,
                 float* out, void* scratch);
 
 // Angles of every row's position, if the blocks rotate queries and keys: pairs are half-split (ops/rope.h).
 struct VitRotation {
-  const RopeTable* table = nullptr;            // n_rot = head_dim
-  const float *cos = nullptr, *sin = nullptr;  // [n, head_dim / 2]
+  const RopeTable* table = nullptr;            // n_rot = head_dim, or half of it where there are columns
+  const float *cos = nullptr, *sin = nullptr;  // [n, n_rot / 2]
+  // Of the second half of each head, if it is rotated by angles of its own: [n, n_rot / 2].
+  const float *column_cos = nullptr, *column_sin = nullptr;
 };
 
 // What families' blocks differ in.
@@ -47,8 +53,12 @@ struct VitStyle {
   GeluKind act = GeluKind::kErf;
   bool rms_norms = false;     // norms without mean and bias
   bool gated = false;         // silu(ffn_gate(x)) * ffn_up(x) in place of the GELU
+  bool gelu_gate = false;     // with `act` of the gate in place of silu
   bool layer_scales = false;  // what attention and feed-forward part add is multiplied by ls1 and ls2
   bool qk_norms = false;      // attn_q_norm and attn_k_norm, RMS norms over all heads together
+  // Rows of attn_q and attn_k in the file have interleaved pairs, separately in each half of a head; they are brought
+  // into half-split order there.
+  bool interleaved_halves = false;
 };
 // Whether any block has a tensor v.blk.L.NAME.
 bool AnyBlockHas(const GgufFile& file, const VitShape& shape, const std::string& name);

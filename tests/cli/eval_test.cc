@@ -2,6 +2,7 @@
 // What the suites of `weir eval` promise to the programs that read their rows.
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -175,6 +176,90 @@ TEST(EvalLongBenchTest, ScoresTasksOfAFile) {
   EXPECT_EQ(unknown.code, 2);
   EXPECT_NE(unknown.err.find("rouge_zh"), std::string::npos) << unknown.err;
   EXPECT_EQ(Lines(unknown.out).size(), 3u);  // what was finished stays
+}
+
+// A row for each task, policy and pot, and one for each pot's truncation; what an earlier run finished is left out.
+TEST(EvalRulerTest, TasksPotsTruncationAndResume) {
+  TempDir dir;
+  const Arguments arguments = {
+      "--policy", "full;streaming_llm", "--pot",    "512", "--length", "2048",      "--limit", "2",
+      "--task",   "niah_multivalue,vt", "--answer", "4",   "--prompt", "completion"};
+  const std::vector<json> rows = Rows("ruler", arguments);
+  ASSERT_EQ(rows.size(), 3 * 2u);
+  for (const json& row : rows) {
+    EXPECT_EQ(row["n"], 2);
+    EXPECT_EQ(row["length"], 2048);
+    EXPECT_EQ(row["complete"], true);
+    EXPECT_EQ(row["metric"], "all");
+  }
+  EXPECT_EQ(rows[4]["policy"], "truncation");
+  EXPECT_EQ(rows[4]["pot"], 512);
+  EXPECT_LE(rows[4]["tokens"], 2 * 512) << "prompts are cut to fit";
+  EXPECT_EQ(Figures(Rows("ruler", arguments)), Figures(rows));
+  Arguments again = arguments;
+  again.insert(again.end(), {"--resume", dir.Write("rows.jsonl", rows[0].dump() + "\n" + rows[5].dump() + "\n{\"sui")});
+  const std::vector<json> rest = Rows("ruler", again);
+  ASSERT_EQ(rest.size(), 4u);
+  EXPECT_EQ(rest[0]["task"], rows[1]["task"]);
+  Arguments alone = arguments;
+  alone.push_back("--no-truncation");
+  EXPECT_EQ(Rows("ruler", alone).size(), 4u);
+  const RunResult unknown = Eval("ruler", {"--pot", "512", "--length", "2048", "--task", "niah_single_9"});
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_NE(unknown.err.find("niah_multiquery"), std::string::npos) << unknown.err;
+  EXPECT_EQ(Eval("ruler", {"--pot", "512", "--length", "2048", "--task", "qa_1"}).code, 2);
+}
+
+TEST(EvalLongMemEvalTest, EvidenceIsHeldOrNot) {
+  TempDir dir;
+  std::string filler;
+  for (int i = 0; i < 40; ++i) filler += "the man and the sea ";
+  const auto session = [&](const std::string& words, bool answers) {
+    return R"([{"role": "user", "content": ")" + words + R"(", "has_answer": )" + (answers ? "true" : "false") + "}]";
+  };
+  dir.Write("longmemeval_s.json",
+            R"([{"question_id": "a", "question_type": "single-session-user", "question": "the sea", "answer": "man",
+  "question_date": "2023", "haystack_dates": ["1", "2"], "haystack_sessions": [)" +
+                session("and the man", true) + "," + session(filler, false) + "]}]");
+  const std::vector<json> rows = Rows("longmemeval", {"--data", dir.path(), "--policy", "full;streaming_llm:sinks=0",
+                                                      "--pot", "128", "--answer", "2", "--prompt", "completion"});
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_EQ(rows[0]["evidence_held"], 1) << "everything is kept";
+  EXPECT_EQ(rows[1]["evidence_held"], 0) << "it came long before the newest tokens";
+  EXPECT_TRUE(rows[2].contains("evidence_held"));
+  EXPECT_EQ(Rows("longmemeval", {"--data", dir.path(), "--policy", "streaming_llm", "--pot", "128", "--answer", "2",
+                                 "--prompt", "completion", "--no-truncation", "--recall", "words"})[0]
+                .contains("span_found"),
+            true);
+  const RunResult bad =
+      Eval("longmemeval", {"--data", dir.Write("bad.json", "[{}]"), "--pot", "128", "--prompt", "completion"});
+  EXPECT_EQ(bad.code, 2);
+  EXPECT_NE(bad.err.find("bad.json: sample 0"), std::string::npos) << bad.err;
+}
+
+TEST(EvalInfiniteBenchTest, FilesOfAFolder) {
+  TempDir dir;
+  dir.Write("passkey.jsonl", "{\"context\": \"the man and the sea\", \"input\": \"the man\", \"answer\": [\"5\"]}\n");
+  dir.Write("longbook_choice_eng.jsonl",
+            R"({"context": "the sea", "input": "the", "answer": "b", "options": ["a", "b", "c", "d"]})");
+  const std::vector<json> rows = Rows("infinitebench", {"--data", dir.path(), "--pot", "256", "--no-truncation"});
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0]["task"], "passkey");
+  dir.Write(
+      "scbench_vt.jsonl",
+      R"({"context": "the man", "multi_turns": [{"input": "the sea", "answer": ["a"]}, {"input": "a", "answer": "b"}]})");
+  std::filesystem::create_directory(dir.File("json_kv"));
+  dir.Write("json_kv/k.jsonl",
+            R"({"context": "the", "question": "a", "answer": "b", "demos": [["the", "man"], ["the", "sea"]]})");
+  EXPECT_EQ(Rows("helmet", {"--data", dir.path(), "--pot", "128", "--no-truncation", "--answer", "2"}).size(), 1u);
+  const std::vector<json> turns =
+      Rows("scbench", {"--data", dir.path(), "--policy", "full;streaming_llm", "--pot", "64"});
+  ASSERT_EQ(turns.size(), 3u);
+  EXPECT_EQ(turns[0]["n"], 2) << "each turn counts";
+  EXPECT_EQ(turns[0]["complete"], true);
+  const RunResult none = Eval("infinitebench", {"--data", dir.path(), "--pot", "256", "--task", "kv_retrieval"});
+  EXPECT_EQ(none.code, 2);
+  EXPECT_NE(none.err.find("kv_retrieval.jsonl"), std::string::npos) << none.err;
 }
 
 TEST(EvalPplTest, PoliciesAndLengths) {

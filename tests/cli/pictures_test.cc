@@ -96,6 +96,28 @@ TEST_F(PicturesTest, ChatSeesWhatRunSees) {
   EXPECT_FALSE(chat.out.empty());
 }
 
+// Of every kind of encoder that takes pictures apart, or of any size.
+TEST_F(PicturesTest, PlansCoverEveryEncoder) {
+  const std::string picture = Ppm("wide.ppm", 210, 160);
+  for (const auto& [model, encoder] : {std::pair{"gemma3_text.gguf", "gemma3_vision.gguf"},
+                                       {"mistral3_text.gguf", "mistral3_pixtral.gguf"},
+                                       {"lfm2_text.gguf", "lfm2_vision.gguf"},
+                                       {"internvl_qwen2.gguf", "internvl.gguf"},
+                                       {"qwen3vl_deepstack.gguf", "qwen3vl_merger.gguf"}}) {
+    SCOPED_TRACE(encoder);
+    const Arguments pair = {
+        "-m", VisionPath(model), "--mmproj", VisionPath(encoder), "--image", picture, "--pot", "128", "-o", "json"};
+    const RunResult planned = Run(Join({"plan"}, pair));
+    ASSERT_EQ(planned.code, 0) << planned.err;
+    const json plan = json::parse(planned.out);
+    const RunResult ran = Run(Join({"run", "-p", "the man", "--temp", "0", "-n", "3"}, pair));
+    ASSERT_EQ(ran.code, 0) << ran.err;
+    const json run = json::parse(ran.out);
+    EXPECT_LE(run["peak_bytes"], plan["session_bytes"]);
+    EXPECT_GT(run["modalities"]["image"]["tokens_seen"], 8);
+  }
+}
+
 TEST_F(PicturesTest, ThePlanIsWhatASessionUses) {
   const std::string picture = Ppm("one.ppm", 300, 200);
   const json plan = [&] {

@@ -35,6 +35,9 @@ const std::vector<std::string> kVit = {"clip.vision.image_size",       "clip.vis
 // Of encoders that take pictures of any size, whose feed-forward part is as wide as its tensors.
 const std::vector<std::string> kAnySize = {"clip.vision.patch_size", "clip.vision.embedding_length",
                                            "clip.vision.block_count", "clip.vision.attention.head_count"};
+const std::vector<std::string> kNaFlex = {"clip.vision.patch_size", "clip.vision.embedding_length",
+                                          "clip.vision.feed_forward_length", "clip.vision.block_count",
+                                          "clip.vision.attention.head_count"};
 const std::vector<std::string> kOpt = {"opt.block_count", "opt.embedding_length", "opt.feed_forward_length",
                                        "opt.context_length", "opt.attention.head_count"};
 
@@ -50,7 +53,11 @@ std::vector<Case> Cases() {
   return {{"blip2", true, With(kVit, queries), {"clip.vision." + eps, q + eps}, 1 << 20},
           {"clip", true, kVit, {"clip.vision." + eps}, 3},
           {"clip_next", true, kVit, {"clip.vision." + eps}, 3},
+          {"gemma3_vision", true, kVit, {"clip.vision." + eps}, 1 << 20},
           {"internvl", true, With(kVit, {"clip.vision.projector.scale_factor"}), {"clip.vision." + eps}, 1 << 20},
+          {"lfm2_vision", true, kNaFlex, {"clip.vision." + eps}, 1 << 20},
+          {"mistral3_pixtral", true, kNaFlex, {"clip.vision." + eps}, 1 << 20},
+          {"pixtral", true, kNaFlex, {"clip.vision." + eps}, 1 << 20},
           {"qwen25vl_merger", true, kAnySize, {"clip.vision." + eps}, 1 << 20},
           {"qwen3vl_merger", true, kAnySize, {"clip.vision." + eps}, 1 << 20},
           {"blip2_opt", false, kOpt, {"opt." + eps}, 0},
@@ -217,9 +224,10 @@ TEST_P(HostilePairs, Normalisation) {
 TEST_P(HostilePairs, ProjectionsOfAbsurdWidth) {
   if (!GetParam().encoder) GTEST_SKIP() << "a language model has none";
   const std::string name = GetParam().name;
-  const std::string last = name == "blip2"      ? "v.proj_linear.weight"
-                           : name == "internvl" ? "mm.model.mlp.3.weight"
-                                                : "mm.2.weight";
+  const std::string last = name == "blip2"           ? "v.proj_linear.weight"
+                           : name == "internvl"      ? "mm.model.mlp.3.weight"
+                           : name == "gemma3_vision" ? "mm.input_projection.weight"
+                                                     : "mm.2.weight";
   EditedModel edited = Good();
   EditedTensor& projection = edited.Tensor(last);
   projection.shape = {1 << 18, 1};
@@ -252,6 +260,29 @@ TEST_P(HostilePairs, OtherThingsThatCannotBe) {
     EditedModel blind = Good();
     std::erase_if(blind.tensors, [](const EditedTensor& t) { return t.name.find("cross_attn") != std::string::npos; });
     ExpectRefused(blind, "no block of the Q-Former sees the picture");
+    return;
+  }
+  if (name == "lfm2_vision") {
+    refused("clip.vision.preproc_max_tiles", {int64_t{65}}, "clip.vision.preproc_max_tiles");
+    refused("clip.vision.preproc_min_tiles", {int64_t{5}}, "clip.vision.preproc_min_tiles");
+    refused("weir.vision.tile_size", {int64_t{35}}, "tiles of 35 pixels");
+    refused("weir.vision.tile_size", {int64_t{4000}}, "tiles of 4000 pixels");
+    refused("weir.vision.max_rows", {int64_t{3}}, "weir.vision.max_rows");
+    return;
+  }
+  if (name == "mistral3_pixtral") {
+    refused("clip.vision.spatial_merge_size", {int64_t{3}}, "mm.patch_merger.weight");
+    refused("clip.use_gelu", {true}, "clip.use_silu");
+    refused("clip.vision.image_size", {int64_t{4096}}, "patches");
+    refused("clip.vision.attention.head_count", {int64_t{6}}, "heads of 6");
+    return;
+  }
+  if (name == "pixtral") {
+    refused("clip.vision.spatial_merge_size", {int64_t{2}}, "mm.patch_merger.weight");
+    return;
+  }
+  if (name == "gemma3_vision") {
+    refused("clip.vision.projector.scale_factor", {int64_t{4}}, "a row along each side");
     return;
   }
   if (name == "internvl") {

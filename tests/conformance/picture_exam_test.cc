@@ -394,6 +394,25 @@ TEST_F(PictureExamTest, StreamsAreScoredByRoundsKindsAndAges) {
     EXPECT_EQ(cells["first_minute/5"].score.mean(), 1);
     EXPECT_GT(cells["first_minute/5"].more[0].second.mean(), cells["first_minute/3"].more[0].second.mean());
   }
+  // Tasks: a cell for every kind, scored as a question says; of a poll that nobody answers with yes, the last line.
+  std::vector<PictureQuestion> tasks = Stream(0, 5);
+  std::vector<std::string> kinds;
+  for (PictureQuestion& q : tasks) {
+    q.aside = true;
+    kinds.push_back(q.kind);
+    q.metric = "digits";
+    q.answers = {"12345"};
+    if (q.kind == "present") q.poll = 7;
+  }
+  std::map<std::string, Cell> of_kind;
+  SuiteHooks report;
+  report.report = [&](const Cell& cell) { of_kind[cell.labels[0].second] = cell; };
+  Open("weir", 160, options);
+  ASSERT_TRUE(RunVideoTasks(*viewer_, tasks, {}, report).ok());
+  const auto n_present = std::count(kinds.begin(), kinds.end(), "present");
+  EXPECT_EQ(of_kind["present"].score.n(), 1);
+  EXPECT_EQ(of_kind["present"].score.mean(), 0);
+  EXPECT_EQ(of_kind["all"].score.n(), std::ssize(tasks) - n_present + 1);
   EXPECT_EQ(FirstRounds(questions, 1, 3).size(), 4u);  // and what is asked aside behind the third
   EXPECT_EQ(FirstRounds(questions, 0, 0).size(), 14u);
 }

@@ -44,8 +44,12 @@ TEST_P(EncodersTest, IntermediatesAreTheReferences) {
   ExpectGolden("idefics3.gguf", ReadGolden(VisionDir() + "smolvlm.golden"), "mm.fc");
   ExpectGolden("qwenvl_resampler.gguf", ReadGolden(VisionDir() + "qwenvl.golden"), "mm.proj");
   ExpectGolden("qwen2vl_merger.gguf", ReadGolden(VisionDir() + "qwen2vl.golden"), "mm.2");
+  ExpectGolden("lfm2_vision.gguf", ReadGolden(VisionDir() + "lfm2_vision.golden"), "mm.2");
+  ExpectGolden("mistral3_pixtral.gguf", ReadGolden(VisionDir() + "mistral3_pixtral.golden"), "mm.rows");
+  ExpectGolden("pixtral.gguf", ReadGolden(VisionDir() + "pixtral.golden"), "mm.rows");
   ExpectGolden("qwen25vl_merger.gguf", ReadGolden(VisionDir() + "qwen25vl.golden"), "mm.2");
   ExpectGolden("qwen3vl_merger.gguf", ReadGolden(VisionDir() + "qwen3vl.golden"), "mm.rows");
+  ExpectGolden("gemma3_vision.gguf", ReadGolden(VisionDir() + "gemma3_vision.golden"), "mm.fc");
   ExpectGolden("internvl.gguf", ReadGolden(VisionDir() + "internvl.golden"), "mm.3");
   ExpectGolden("internvl_large.gguf", ReadGolden(VisionDir() + "internvl_large.golden"), "mm.3");
 }

@@ -71,7 +71,7 @@ inline std::vector<float> InputOf(const GoldenEntry& pixels, const ImageTransfor
   std::vector<float> out(static_cast<size_t>(InputFloats(transform)));
   EXPECT_LE(pixels.data.size(), out.size());
   std::copy(pixels.data.begin(), pixels.data.end(), out.begin());
-  if (transform.fit == Fit::kMultiples) {
+  if (AnySize(transform)) {
     out[out.size() - 2] = static_cast<float>(pixels.cols);
     out[out.size() - 1] = static_cast<float>(pixels.rows / 3);
   }

@@ -132,11 +132,12 @@ inline void ExpectRows(const std::string& encoder, const Golden& golden, int n) 
 inline void ExpectTalk(const Golden& golden, const Pair& pair) {
   const GoldenEntry &ids = golden.at("talk.ids"), &want = golden.at("talk.logits"),
                     &pictures = golden.at("talk.pictures");
-  const bool opens = pair.reader->config().words.open >= 0;
+  const PictureWords& shown = pair.reader->config().words;
+  const int64_t n_opening = shown.open >= 0 ? std::ssize(shown.tokens[static_cast<size_t>(shown.open)]) : 0;
   int64_t row = 0;
   size_t picture = 0;
   while (row < want.rows) {
-    const int64_t first = row + (opens ? 1 : 0);
+    const int64_t first = row + n_opening;
     if (first < want.rows && ids.data[first] < 0) {
       pair.Show(static_cast<int32_t>(pictures.data[picture]), static_cast<int32_t>(pictures.data[picture + 1]));
       picture += 2;

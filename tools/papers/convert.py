@@ -8,6 +8,8 @@
     tools/papers/convert.py captions FILE.json --images FOLDER -o OUT     # Nocaps; Flickr30k in Karpathy's split
     tools/papers/convert.py msvd|msrvtt|vstream FILE.json --videos FOLDER -o OUT
     tools/papers/convert.py tgif FILE.csv --videos FOLDER -o OUT
+    tools/papers/convert.py ovo|streamingbench FILE.json --videos FOLDER -o OUT      # for `weir eval videotasks`
+    tools/papers/convert.py egoschema QUESTIONS.json ANSWERS.json --videos FOLDER -o OUT
 
 OUT is a folder with questions.jsonl and, beside it, a link to the folder of pictures, or a frame of every second of the
 videos (--fps), written with ffmpeg. LongEval's cases need no converter: `weir eval lines --file`. --n takes the first N
@@ -20,6 +22,10 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from tools.papers import video_tasks
 
 # LongBench's metric of every task; answers of some tasks are compared as words of Chinese, which nothing here does.
 LONGBENCH = {
@@ -251,8 +257,23 @@ def tgif(args):
     return rounds(args, samples())
 
 
+def ovo(args):
+    return video_tasks.streams(video_tasks.ovo(records(args.file), field), Videos(args), args.fps)
+
+
+def streamingbench(args):
+    return video_tasks.streams(video_tasks.streamingbench(records(args.file), field), Videos(args), args.fps)
+
+
+def egoschema(args):
+    rounds = video_tasks.egoschema(records(args.file), field, load(args.answers), args.video_name)
+    return video_tasks.streams(rounds, Videos(args), args.fps)
+
+
 VIDEO_NAMES = {msvd: "vid{id}.avi", msrvtt: "video{id}.mp4", tgif: "{id}.gif", vstream: "{id}.mp4"}
-LAYOUTS = (longbench, vqa, textvqa, docvqa, ocrbench, captions, msvd, msrvtt, tgif, vstream)
+VIDEO_NAMES |= {ovo: "", streamingbench: "", egoschema: "{id}.mp4"}  # the first two name the files themselves
+LAYOUTS = (longbench, vqa, textvqa, docvqa, ocrbench, captions, msvd, msrvtt, tgif, vstream, ovo, streamingbench)
+LAYOUTS += (egoschema,)
 
 
 def main(arguments=None):
@@ -273,6 +294,8 @@ def main(arguments=None):
             sub.add_argument("--video-name", default=VIDEO_NAMES[layout], help="of a sample's id")
         else:
             sub.add_argument("--images", required=True)
+        if layout is egoschema:
+            sub.add_argument("answers", help="subset_answers.json")
         if layout is vqa:
             sub.add_argument("annotations")
             sub.add_argument("--image-name", default="COCO_val2014_{id:012d}.jpg")

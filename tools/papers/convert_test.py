@@ -168,6 +168,72 @@ class LayoutTest(unittest.TestCase):
         got = self.score("videoqa", msvd, "--policy", "full", "--rounds", str(N))
         self.assertGreater(got["accuracy/all"], 0.7)
 
+    def film(self, name, seconds):
+        """Frames of that many seconds, each the picture of the next sample."""
+        pictures = self.root / f"{name}.frames"
+        pictures.mkdir(exist_ok=True)
+        for i in range(seconds):
+            shutil.copy(self.root / "own" / self.picture(self.samples[i]), pictures / f"{i:03}.ppm")
+        to = self.root / "films" / name
+        to.parent.mkdir(parents=True, exist_ok=True)
+        make = ["ffmpeg", "-nostdin", "-v", "error", "-y", "-framerate", "1", "-i", str(pictures / "%03d.ppm")]
+        subprocess.run([*make, "-c:v", "png", "-f", "avi", str(to)], check=True)
+
+    def tasks(self, layout, data, *more):
+        out = self.out(layout)
+        run(layout, self.write(f"{layout}.json", data), *more, "--videos", self.root / "films", "-o", out)
+        if WEIR:
+            got = self.score("videotasks", out, "--policy", "full;last_frames", "--pot", "256", "--answer", "4")
+            self.assertIn("accuracy/all", got)
+        return self.rows(out)
+
+    @unittest.skipUnless(shutil.which("ffmpeg"), "needs ffmpeg")
+    def test_ovo(self):
+        self.film("a.avi", 6)
+        self.film("b.avi", 3)
+        choice = {"task": "EPM", "video": "a.avi", "question": "Which?", "options": ["x", "y"], "gt": 1}
+        tests = [{"realtime": 3.0, "count": 2}, {"realtime": 1, "count": 0}]
+        rows = self.tasks(
+            "ovo",
+            [
+                {"id": 0, "realtime": 4, **choice},
+                {"id": 1, "task": "REC", "video": "b.avi", "activity": "jumping", "test_info": tests},
+                {"id": 2, "realtime": 2, **choice, "task": "OCR"},
+                {"id": 3, "task": "SSR", "video": "a.avi", "test_info": [{"realtime": 4, "step": "cut", "type": 1}]},
+                {"id": 4, "task": "CRR", "video": "a.avi", "question": "?", "test_info": [{"realtime": 9, "type": 0}]},
+            ],
+        )
+        self.assertEqual([row["kind"] for row in rows], ["OCR", "EPM", "SSR", "CRR", "REC", "REC"])
+        self.assertEqual([row["stream"] for row in rows], [0, 0, 0, 0, 1, 1])
+        self.assertEqual([len(row.get("frames", [])) for row in rows], [2, 2, 0, 2, 1, 2])
+        self.assertEqual([row["answer"] for row in rows], ["B", "B", "Yes", "No", "0", "2"])
+        self.assertEqual([row["metric"] for row in rows], ["letter"] * 2 + ["yes_no"] * 2 + ["digits"] * 2)
+        self.assertIn("A. x; B. y;", rows[0]["question"])
+        self.assertTrue(all(row["aside"] for row in rows))
+
+    @unittest.skipUnless(shutil.which("ffmpeg"), "needs ffmpeg")
+    def test_streamingbench(self):
+        self.film("a.avi", 10)
+        asked = {"task_type": "OP", "question": "Which?", "time_stamp": "00:00:03", "answer": "C"}
+        asked["options"] = ["A. p", "B. q", "C. r", "D. s"]
+        active = {"task_type": "PO", "question": "When it is red, output 1.", "time_stamp": "00:00:01"}
+        active |= {"ground_truth_time_stamp": "00:00:04", "ground_truth_output": "1"}
+        path = {"video_path": "./videos/a.avi"}
+        rows = self.tasks("streamingbench", [{**path, "questions": [asked]}, [{**path, "questions": [active]}]])
+        self.assertEqual([row["kind"] for row in rows if "poll" not in row], ["OP"])
+        polls = [row for row in rows if "poll" in row]
+        self.assertEqual([row["answer"] for row in polls], ["yes"] * 5 + ["no"] * 2)
+        self.assertEqual({row["poll"] for row in polls}, {0})
+        self.assertEqual(sum(len(row.get("frames", [])) for row in rows), 8)
+
+    @unittest.skipUnless(shutil.which("ffmpeg"), "needs ffmpeg")
+    def test_egoschema(self):
+        self.film("u1.avi", 4)
+        sample = {"q_uid": "u1", "question": "What for?", **{f"option {i}": f"o{i}" for i in range(5)}}
+        answers = self.write("answers.json", {"u1": 3})
+        rows = self.tasks("egoschema", [sample, {**sample, "q_uid": "u2"}], answers, "--video-name", "{id}.avi")
+        self.assertEqual([(row["answer"], len(row["frames"])) for row in rows], [("D", 4)])
+
     def test_longbench(self):
         folder = self.root / "longbench"
         folder.mkdir(exist_ok=True)

@@ -14,6 +14,7 @@
 #include "io/json.h"
 #include "print.h"
 #include "recall_flags.h"
+#include "suites/resume.h"
 #include "text/chat_template.h"
 
 namespace weir::app {
@@ -31,12 +32,12 @@ void PutNumber(nlohmann::ordered_json* row, const std::string& key, double value
 constexpr int64_t kLargestFullPot = 1 << 16;
 
 Status OneRun(const EvalFlags& flags, const EvalRun& run, const LoadedModel& model, const ChatTemplate* chat,
-              const RecallOptions& recall, const Exam& exam, bool estimate, size_t n_runs) {
+              const RecallOptions& recall, const Exam& exam, bool estimate, size_t n_runs, bool truncate = false) {
   WEIR_ASSIGN_OR_RETURN(SessionOptions options, OptionsOf(flags, run));
   const auto policy = options.policy.Make();
   if (!policy.ok()) return policy.status();
   const PolicyNeeds needs = (*policy)->Needs();
-  if (!needs.evicts) GivePotForAll(run.policy, exam.longest_tokens, model.model().config(), &options);
+  if (!needs.evicts && !truncate) GivePotForAll(run.policy, exam.longest_tokens, model.model().config(), &options);
   options.nll = true;
   // If a probe contains the question, "?" is a placeholder until Examinee::Expect() announces the question.
   const bool expects = exam.n_expected > 0 && needs.probe.find(kQuestionMark) != std::string::npos;
@@ -60,20 +61,35 @@ Status OneRun(const EvalFlags& flags, const EvalRun& run, const LoadedModel& mod
   Examinee plain(*session, model.tokenizer(), nullptr, flags.gold_nll, &StopFlag());
   asked.SetRecall(recalled.get());
   plain.SetRecall(recalled.get());
-  ExamProgress progress(fmt::format("{} {}, pot {}", exam.suite, run.policy, session->plan().pot_slots));
+  const std::string policy_text = truncate ? "truncation" : options.policy.text;
+  ExamProgress progress(
+      fmt::format("{} {}, pot {}", exam.suite, truncate ? policy_text : run.policy, session->plan().pot_slots));
   int64_t n_questions = 0;
   const Clock::time_point start = Clock::now();
   SuiteHooks hooks;
   hooks.progress = [&](int64_t done, int64_t total) { progress.Update(n_questions = done, total); };
-  hooks.report = [&](const Cell& cell) {
-    nlohmann::ordered_json row = RowStart(exam.suite, cell.task, flags, options.policy.text, *session);
+  const auto start_row = [&](const Cell& cell) {
+    nlohmann::ordered_json row = RowStart(exam.suite, cell.task, flags, policy_text, *session);
+    if (!exam.data.empty()) row["data"] = exam.data;
     row["prompt"] = flags.prompt;
     if (recall.on()) {
       row["recall"] = recall.spec.text;
       row["recall_tokens"] = session->plan().excerpt_slots;
     }
+    return row;
+  };
+  hooks.finished = [&](const Cell& cell) {
+    if (exam.finished.empty()) return false;
+    nlohmann::ordered_json row = start_row(cell);
     PutCell(cell, *session, &row);
     row["seed"] = flags.seed;
+    return exam.finished.contains(RowKey(row, kExamKeys));
+  };
+  hooks.report = [&](const Cell& cell) {
+    nlohmann::ordered_json row = start_row(cell);
+    PutCell(cell, *session, &row);
+    row["seed"] = flags.seed;
+    if (cell.n_wanted > 0) row["complete"] = cell.score.n() == cell.n_wanted;
     // Of the run so far: what the cells cost together.
     ExamCost cost = asked.cost();
     cost += plain.cost();
@@ -81,7 +97,8 @@ Status OneRun(const EvalFlags& flags, const EvalRun& run, const LoadedModel& mod
     Print(stdout, "{}\n", JsonText(row));
     std::fflush(stdout);
   };
-  const Status status = exam.run(asked, plain, hooks);
+  const Status status =
+      truncate ? exam.run_cut(asked, session->plan().pot_slots, hooks) : exam.run(asked, plain, hooks);
   progress.Done(n_questions);
   if (status.code() == StatusCode::kOverBudget) {
     Print(stderr, "weir: warning: {} stopped here: {}\n", run.policy, status.message());
@@ -250,6 +267,15 @@ Status RunExam(const EvalFlags& flags, const std::function<Result<Exam>(const Lo
   WEIR_ASSIGN_OR_RETURN(const Exam exam, make(*model));
   for (size_t i = 0; i < runs.size(); ++i) {
     WEIR_RETURN_IF_ERROR(OneRun(flags, runs[i], *model, chat.get(), recall, exam, i == 0, runs.size()));
+    WEIR_RETURN_IF_ERROR(FlushOutput());
+  }
+  if (!exam.run_cut) return Status();
+  std::set<int32_t> pots;
+  for (const EvalRun& run : runs) pots.insert(run.pot);
+  for (const int32_t pot : pots) {
+    if (pot == 0) continue;
+    const EvalRun run = {"full", pot};
+    WEIR_RETURN_IF_ERROR(OneRun(flags, run, *model, chat.get(), RecallOptions(), exam, false, 0, /*truncate=*/true));
     WEIR_RETURN_IF_ERROR(FlushOutput());
   }
   return Status();

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -78,7 +79,15 @@ struct Exam {
   int32_t n_expected = 0;                    // slots for a question that a policy's probe may name (Examinee::Expect)
   // `asked` follows --prompt, `plain` never has the chat template.
   std::function<Status(Examinee& asked, Examinee& plain, const SuiteHooks& hooks)> run;
+  // If set, the trivial baseline: for every pot one more run, of prompts cut to `cut` tokens that are all kept. Its
+  // rows say policy `truncation`.
+  std::function<Status(Examinee& asked, int64_t cut, const SuiteHooks& hooks)> run_cut;
+  std::string data;                // the folder or file of questions, for rows
+  std::set<std::string> finished;  // FinishedRows() with kExamKeys: cells that are left out
 };
+// What tells the cells of an exam apart in rows and in --resume.
+inline constexpr const char* const kExamKeys[] = {"suite", "data", "task",   "model",  "policy", "pot",
+                                                  "chunk", "seed", "prompt", "recall", "length", "limit"};
 // Loads the model, makes the exam, runs it with every policy and pot, and prints a row for each cell as it is finished.
 // If the pot of a policy that must not forget is full, its run ends with the answers up to then.
 Status RunExam(const EvalFlags& flags, const std::function<Result<Exam>(const LoadedModel&)>& make);

@@ -14,6 +14,7 @@
 #include "io/json.h"
 #include "print.h"
 #include "recall_flags.h"
+#include "suites/resume.h"
 
 namespace weir::app {
 
@@ -25,31 +26,7 @@ namespace {
 constexpr int64_t kMaxFileBytes = int64_t{1} << 30;
 
 // What tells runs apart, in rows and in --resume.
-constexpr const char* kRunKeys[] = {"suite", "data", "model", "policy", "pot", "prune", "prompt", "settings"};
-
-std::string RunKey(const Json& row) {
-  std::string out;
-  // Only scalars: writing a deeply nested value from an untrusted file would need a deep stack.
-  for (const char* key : kRunKeys) out += (row.contains(key) && row[key].is_primitive() ? row[key].dump() : "") + "\n";
-  return out;
-}
-
-// The runs whose rows are all there.
-Result<std::set<std::string>> FinishedRuns(const std::string& path) {
-  std::set<std::string> finished;
-  if (path.empty()) return finished;
-  WEIR_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMaxFileBytes));
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    const Json row = Json::parse(text.begin() + static_cast<int64_t>(at), text.begin() + static_cast<int64_t>(end),
-                                 nullptr, /*allow_exceptions=*/false);
-    at = end + 1;
-    // The last line of a run that was killed may be half a row.
-    if (!row.is_object() || !row.contains("complete")) continue;
-    if (row["complete"] == true) finished.insert(RunKey(row));
-  }
-  return finished;
-}
+constexpr const char* const kRunKeys[] = {"suite", "data", "model", "policy", "pot", "prune", "prompt", "settings"};
 
 // DIR/questions.jsonl, DIR/streams.jsonl, or the file itself.
 Result<std::vector<PictureQuestion>> ReadQuestions(const std::string& data) {
@@ -163,7 +140,7 @@ Status OneRun(Sitting& sitting, const PictureExam& exam, const EvalRun& run, con
   start["settings"] = exam.settings + fmt::format(" answer={} form={}", sitting.viewer.n_answer, sitting.viewer.form);
   const std::string what = fmt::format("{} {}, pot {}{}", exam.suite, run.policy, session->plan().pot_slots,
                                        prune.spec.info != nullptr ? (", " + prune.spec.text).c_str() : "");
-  if (sitting.finished.contains(RunKey(start))) {
+  if (sitting.finished.contains(RowKey(start, kRunKeys))) {
     Print(stderr, "{}: already finished\n", what);
     return Status();
   }
@@ -274,7 +251,7 @@ Status RunPictureExam(const PictureEvalFlags& flags, const MakePictureExam& make
   InstallStopHandler();
   WEIR_ASSIGN_OR_RETURN(const std::vector<EvalRun> runs, DistinctRunsOf(flags.eval));
   WEIR_ASSIGN_OR_RETURN(std::vector<PruneRun> pruners, PruneRunsOf(flags.prune));
-  WEIR_ASSIGN_OR_RETURN(const std::set<std::string> finished, FinishedRuns(flags.resume));
+  WEIR_ASSIGN_OR_RETURN(const std::set<std::string> finished, FinishedRows(flags.resume, kRunKeys));
   PictureExamInput input;
   WEIR_ASSIGN_OR_RETURN(input.questions, ReadQuestions(flags.data));
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedModel> model, Load(flags.eval.model));

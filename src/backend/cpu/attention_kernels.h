@@ -45,7 +45,9 @@ struct HeadTask {
     return segment->selected == nullptr ? segment->n_slots[kv_head] : segment->n_selected[kv_head];
   }
   // Number of them that query row j sees, from the first on.
-  int64_t n_visible(int64_t j) const { return n_slots() - segment->n_rows + j / group() + 1; }
+  int64_t n_visible(int64_t j) const {
+    return segment->two_way ? n_slots() : n_slots() - segment->n_rows + j / group() + 1;
+  }
   // The slot of query row j, which is its position with un-rotated keys.
   int64_t own_slot(int64_t j) const { return segment->n_slots[kv_head] - segment->n_rows + j / group(); }
   // Index of the first one that it sees; later rows begin no earlier.

@@ -225,6 +225,30 @@ TEST(CpuAttention, RandomShapes) {
   }
 }
 
+// Rows that see each other: few and many of them, alone and behind others, in every form of keys.
+TEST(CpuAttention, TwoWays) {
+  uint32_t seed = 350;
+  for (Keys keys : {Keys::kPlain, Keys::kUnrotated, Keys::kRotated}) {
+    for (int32_t window : {0, 40}) {
+      for (DType type : {DType::kF32, DType::kF16, DType::kQ8_0}) {
+        for (const bool bf16 : {false, true}) {
+          Shape shape;
+          shape.two_way = true;
+          shape.keys = keys;
+          shape.window = window;
+          shape.k_type = shape.v_type = type;
+          shape.bf16 = bf16 && type == DType::kF16;  // whose coarse numbers need no rounding
+          if (shape.bf16) shape.coarse = shape.equal_scores = true;
+          shape.selected = seed % 5 == 0 ? 0.5 : 0;
+          shape.segments = {{1, {30, 13}}, {2, {300, 2}}, {9, {9, 200}}, {70, {150, 97}}, {200, {301, 200}}};
+          Check(shape, seed++);
+          if (HasFailure()) return;
+        }
+      }
+    }
+  }
+}
+
 // Ranges of more than one block, several rounds of workers, and more heads than one round takes.
 TEST(CpuAttention, DeepAndWide) {
   Shape deep;

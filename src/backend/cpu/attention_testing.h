@@ -39,13 +39,15 @@ struct Shape {
   double selected = 0;   // share of the slots that may be read, chosen at random; 0: no list
   bool sinks = false;
   int32_t window = 0;  // most slots that a row sees, plus or minus a random number; 0: all of them
+  bool two_way = false;
 
   std::string Name() const {
     std::string s = InfoOf(k_type).name + std::string("/") + InfoOf(v_type).name;
     s += " heads " + std::to_string(n_heads) + "/" + std::to_string(n_kv_heads) + " dim " + std::to_string(head_dim) +
          " rot " + std::to_string(n_rot) + " keys " + std::to_string(static_cast<int>(keys)) + " selected " +
          std::to_string(selected) + " window " + std::to_string(window) + " cap " + std::to_string(softcap) +
-         (sinks ? " sinks" : "") + (bf16 ? " bf16" : "") + (coarse ? " coarse" : "") + (extreme ? " extreme:" : ":");
+         (sinks ? " sinks" : "") + (two_way ? " two ways" : "") + (bf16 ? " bf16" : "") + (coarse ? " coarse" : "") +
+         (extreme ? " extreme:" : ":");
     for (const SegmentShape& segment : segments) {
       s += " " + std::to_string(segment.n_rows) + " of";
       for (int32_t n : segment.n_slots) s += " " + std::to_string(n);
@@ -92,6 +94,7 @@ class Call {
       const SegmentShape& segment = shape_.segments[i];
       segments_.push_back({row, segment.n_rows, &k_ptrs_[i * shape.n_kv_heads], &v_ptrs_[i * shape.n_kv_heads],
                            segment.n_slots.data()});
+      segments_.back().two_way = shape.two_way;
       row += segment.n_rows;
       for (int32_t n : segment.n_slots) first_slots_.push_back(FirstSlots(segment.n_rows, n));
     }

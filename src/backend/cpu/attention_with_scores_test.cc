@@ -34,6 +34,18 @@ TEST(AttentionWithScores, FactorsInBf16) {
   }
 }
 
+TEST(AttentionWithScores, TwoWays) {
+  for (Keys keys : {Keys::kPlain, Keys::kUnrotated, Keys::kRotated}) {
+    Shape shape = Chunk(150, {700, 300});
+    shape.two_way = true;
+    shape.keys = keys;
+    shape.window = keys == Keys::kRotated ? 100 : 0;
+    shape.row_begin = 70;
+    shape.row_end = 141;
+    Check(shape, 580);
+  }
+}
+
 // Sessions in one batch get the same bytes as sessions that run alone, however many heads share a key.
 TEST(AttentionWithScores, ASingleRowDoesNotDependOnItsCompany) {
   ThreadPool pool(2);

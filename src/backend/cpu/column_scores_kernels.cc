@@ -68,10 +68,10 @@ void PrepareQueries(const ScoreBatch& batch, const BatchScratch& s) {
     float* q = s.q + i * head_dim;
     ScaleQuery(task.q(j), args, q);
     if (task.rotate_keys() && DecodesKeys(batch)) {
-      AnglesOf(*args.rope, task.n_visible(j) - 1, s.cos, s.sin);
+      AnglesOf(*args.rope, task.own_slot(j), s.cos, s.sin);
       RotatePairs(s.cos, s.sin, n_pairs, q, q);
     } else if (task.rotate_keys()) {
-      AnglesOf(*args.rope, task.n_visible(j) - 1, s.row_cos + i * n_pairs, s.row_sin + i * n_pairs);
+      AnglesOf(*args.rope, task.own_slot(j), s.row_cos + i * n_pairs, s.row_sin + i * n_pairs);
     } else {
       RotateQuery(task, j, q);
       if (IsTransformed(args.k_type) && !DecodesKeys(batch)) Hadamard(q, head_dim);

@@ -112,6 +112,22 @@ TEST(CpuColumnScores, Sinks) {
   }
 }
 
+TEST(CpuColumnScores, TwoWays) {
+  uint32_t seed = 280;
+  for (Keys keys : {Keys::kPlain, Keys::kUnrotated, Keys::kRotated}) {
+    for (int32_t window : {0, 100}) {
+      for (int64_t n_rows : {1, 6, 90}) {
+        Shape shape = Chunk(n_rows, {700, 333});
+        shape.two_way = true;
+        shape.keys = keys;
+        shape.window = window;
+        Check(shape, seed++);
+        if (HasFailure()) return;
+      }
+    }
+  }
+}
+
 TEST(CpuColumnScores, RandomShapes) {
   std::mt19937 rng(7);
   const auto pick = [&](int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(rng); };

@@ -37,6 +37,7 @@ struct Shape {
   float q_size = 1, softcap = 0, weight = 1;
   bool sinks = false;
   int32_t window = 0;  // most slots that a row sees; 0: all of them
+  bool two_way = false;
 
   std::string Name() const {
     std::string s = InfoOf(k_type).name + std::string(" heads ") + std::to_string(n_heads) + "/" +
@@ -90,6 +91,7 @@ class Call {
     }
     for (const auto& first : first_slots_) first_ptrs_.push_back(first.data());
     if (shape.window > 0) segment_.first_slot = first_ptrs_.data();
+    segment_.two_way = shape.two_way;
     if (shape.keys == Keys::kRotated) {
       std::vector<int64_t> pos(n_all);
       for (int64_t& p : pos) p = std::uniform_int_distribution<int64_t>(0, 1'000'000)(rng_);

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """LLaVA-1.5 and LLaVA-1.6 (LLaVA-NeXT): a CLIP encoder and its projector to llama.cpp's `mmproj` file (GGUF
-architecture `clip`), and the language model to a separate `llama` file.
+architecture `clip`), and the language model to a separate `llama` file. Pixtral 12B's folder has the same name.
 
 With --mmproj the encoder is converted, without it the language model.
 """
 
-from .. import clip_tower
+from .. import clip_tower, pixtral_tower
 from ..source import ConvertError
 from . import llama
 
@@ -42,7 +42,13 @@ def prepare(source, mmproj):
     """Makes the folder look like only the half that is being converted."""
     source.whole_config = source.config
     source.rename(RENAMES)
-    if mmproj:
+    source.pixtral = (source.config.get("vision_config") or {}).get("model_type") == "pixtral"
+    if mmproj and source.pixtral:
+        source.config = {**pixtral_tower.DEFAULTS, **source.config["vision_config"]}
+        if (layer := source.whole_config.get("vision_feature_layer", -1)) != -1:
+            raise ConvertError(f"config.json: vision_feature_layer {layer}; Pixtral is defined with the last one")
+        source.ignore_prefix("model.", "lm_head.")
+    elif mmproj:
         source.config = {**VISION_DEFAULTS, **(source.config.get("vision_config") or {})}
         if (kind := source.config.get("model_type", "clip_vision_model")) != "clip_vision_model":
             raise ConvertError(
@@ -52,8 +58,9 @@ def prepare(source, mmproj):
     else:
         tied = bool(source.config.get("tie_word_embeddings"))
         source.config = {**TEXT_DEFAULTS, "tie_word_embeddings": tied, **(source.config.get("text_config") or {})}
-        if (kind := source.config.get("model_type", "llama")) != "llama":
-            raise ConvertError(f"config.json: language model `{kind}`; this architecture is converted with llama")
+        wanted = "mistral" if source.pixtral else "llama"
+        if (kind := source.config.get("model_type", "llama")) != wanted:
+            raise ConvertError(f"config.json: language model `{kind}`; this architecture is converted with {wanted}")
         source.ignore_prefix("vision_tower.", "multi_modal_projector.", "image_newline")
 
 
@@ -66,12 +73,16 @@ def feature_layer(source):
 
 def mmproj_metadata(source, writer, say):
     config = source.whole_config
+    if (act := config.get("projector_hidden_act", "gelu")) != "gelu":
+        raise ConvertError(f"config.json: projector_hidden_act `{act}`; this projector is defined with gelu")
+    if source.pixtral:
+        if (strategy := config.get("vision_feature_select_strategy", "full")) != "full":
+            raise ConvertError(f"config.json: vision_feature_select_strategy `{strategy}`; Pixtral has no class token")
+        return pixtral_tower.metadata(source, writer, None, source.shape("multi_modal_projector.linear_2.weight")[0])
     if (strategy := config.get("vision_feature_select_strategy", "default")) != "default":
         raise ConvertError(
             f"config.json: vision_feature_select_strategy `{strategy}`; only `default` drops the class token"
         )
-    if (act := config.get("projector_hidden_act", "gelu")) != "gelu":
-        raise ConvertError(f"config.json: projector_hidden_act `{act}`; this projector is defined with gelu")
     text = {**TEXT_DEFAULTS, **(config.get("text_config") or {})}
     processor = source.optional_json("preprocessor_config.json")
     processor = processor or source.optional_json("processor_config.json").get("image_processor", {})
@@ -89,6 +100,9 @@ def mmproj_metadata(source, writer, say):
 
 
 def mmproj_tensors(source):
+    if source.pixtral:
+        yield from pixtral_tower.tensors(source)
+        return
     if source.has("image_newline"):
         yield "model.image_newline", source.tensor("image_newline").reshape(-1)
     yield from clip_tower.tensors(source, feature_layer(source))

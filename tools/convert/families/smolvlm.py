@@ -105,7 +105,8 @@ def mmproj_metadata(source, writer, say):
     writer.add_bool("weir.vision.split", processor.get("do_image_splitting", True))
 
 
-def mmproj_tensors(source):
+def siglip_tensors(source):
+    """SigLIP's vision transformer, its last norm included."""
     both = lambda hf, name: ((f"{name}.{kind}", source.tensor(f"{hf}.{kind}")) for kind in ("weight", "bias"))
     yield from both("vision_model.embeddings.patch_embedding", "v.patch_embd")
     yield "v.position_embd.weight", source.tensor("vision_model.embeddings.position_embedding.weight")
@@ -113,4 +114,8 @@ def mmproj_tensors(source):
         for hf, name in LAYER.items():
             yield from both(f"vision_model.encoder.layers.{i}.{hf}", f"v.blk.{i}.{name}")
     yield from both("vision_model.post_layernorm", "v.post_ln")
+
+
+def mmproj_tensors(source):
+    yield from siglip_tensors(source)
     yield "mm.model.fc.weight", source.tensor("connector.modality_projection.proj.weight")
