@@ -70,35 +70,13 @@ HWY_INLINE void StoreSums4(D d, V a, V b, V c, V e, float* out) {
 struct Ahead {
   const uint8_t* slots = nullptr;
   int64_t slot_bytes = 0;
-  const int32_t* index = nullptr;  // [n]; nullptr = one after the other from `slots` on
+  const int32_t* index = nullptr;  // [n]
   int64_t n = 0;
-
-  // Without its first entries.
-  Ahead After(int64_t n_first) const {
-    n_first = std::min(n, n_first);
-    Ahead rest = *this;
-    if (index != nullptr) {
-      rest.index += n_first;
-    } else {
-      rest.slots += n_first * slot_bytes;
-    }
-    rest.n -= n_first;
-    return rest;
-  }
 };
-
-// Slots that are prefetched at a time.
-constexpr int64_t kFetch = 4;
 
 // Prefetches entries [first, first + n), as far as they exist.
 HWY_INLINE void Fetch(const Ahead& ahead, int64_t first, int64_t n) {
   const int64_t end = std::min(ahead.n, first + n);
-  if (ahead.index == nullptr) {
-    // Every line once: those that begin among these slots.
-    const uint8_t* last = ahead.slots + end * ahead.slot_bytes;
-    for (const uint8_t* at = ahead.slots + first * ahead.slot_bytes; at < last; at += 64) hwy::Prefetch(at);
-    return;
-  }
   for (int64_t i = first; i < end; ++i) {
     const uint8_t* slot = ahead.slots + ahead.index[i] * ahead.slot_bytes;
     for (int64_t b = 0; b < ahead.slot_bytes; b += 64) hwy::Prefetch(slot + b);

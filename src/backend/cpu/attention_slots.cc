@@ -71,7 +71,7 @@ HWY_INLINE void MixElements(const uint8_t* values, const int32_t* index, int64_t
     for (int n = 0; n < kN; ++n) acc[m][n] = hn::LoadU(d, out + m * out_stride + i + n * kStep);
   }
   for (int64_t s = 0; s < n_slots; ++s) {
-    if (i == 0 && s % kFetch == 0) Fetch(ahead, s, kFetch);
+    if (i == 0) Fetch(ahead, s, 1);
     V v[kN];
     WEIR_UNROLL
     for (int n = 0; n < kN; ++n) v[n] = LoadStored<kType>(d, values + index[s] * slot_bytes, i + n * kStep);
@@ -167,7 +167,7 @@ HWY_INLINE void MixBlocks(const uint8_t* values, const int32_t* index, int64_t s
     }
   }
   for (int64_t s = 0; s < n_slots; ++s) {
-    if (s % kFetch == 0) Fetch(ahead, s, kFetch);
+    Fetch(ahead, s, 1);
     const uint8_t* block = values + index[s] * slot_bytes;
     WEIR_UNROLL
     for (int b = 0; b < kBlocks; ++b) {
@@ -201,7 +201,8 @@ void MixTransformed(const uint8_t* values, const int32_t* index, int64_t n_slots
     const int64_t n = std::min<int64_t>(kRopeTile, n_slots - first);
     Ahead of_tile = ahead;
     of_tile.n = std::min(n, ahead.n);
-    ahead = ahead.After(n);
+    ahead.index += of_tile.n;
+    ahead.n -= of_tile.n;
     const auto mix = [&](auto blocks, int64_t b) HWY_ATTR {
       MixBlocks<Block, kM, blocks()>(values + b * static_cast<int64_t>(sizeof(Block)), index + first, slot_bytes, n,
                                      p + first, out + b * Block::kElements, out_stride, of_tile);
@@ -328,7 +329,7 @@ void AttendRange(const HeadTask& task, int64_t first, int64_t end, int64_t call_
   // A block's keys, as far as this call reads them.
   const auto keys_of = [&](int64_t block) {
     const int64_t n = std::clamp<int64_t>(call_end - block, 0, kSlotBlock);
-    if (selected == nullptr) return Ahead{keys + block * k_bytes, k_bytes, nullptr, n};
+    if (selected == nullptr) return Ahead{keys + block * k_bytes, k_bytes, kInOrder.data(), n};
     return Ahead{keys, k_bytes, selected + block, n};
   };
   if (begin >= end) return;
@@ -362,8 +363,7 @@ void AttendRange(const HeadTask& task, int64_t first, int64_t end, int64_t call_
       t.q = rotate ? s.q_tile : s.q;
       t.scores = s.p + at;
       t.score_stride = kScoreStride;
-      t.ahead = selected == nullptr ? Ahead{values + (block + at) * v_bytes, v_bytes, nullptr, t.n_slots}
-                                    : Ahead{values, v_bytes, index + at, t.n_slots};
+      t.ahead = {values + from_slot * v_bytes, v_bytes, index + at, t.n_slots};
       if (rotate) RotateQueries(task, n_rows, base, s);
       Score(args.k_type, t, n_rows, s.decoded);
       at += t.n_slots;

@@ -120,115 +120,17 @@ HWY_INLINE void DecodeCodes(const uint8_t* slot, int64_t head_dim, float* out) {
   }
 }
 
-// Codes are transformed as bytes, as far as their sums fit into bytes: that takes a quarter of the operations of
-// floats.
-#define WEIR_TRANSFORM_BYTES (HWY_TARGET <= HWY_AVX2 && HWY_ARCH_X86)
-
-#if WEIR_TRANSFORM_BYTES
-using DBytes = hn::FixedTag<int8_t, 32>;
-
-// TransformVectors' butterfly, of bytes.
-template <int kApart>
-HWY_INLINE hn::Vec<DBytes> ButterflyBytes(hn::Vec<DBytes> v) {
-  static_assert(kApart == 1 || kApart == 2 || kApart == 4 || kApart == 8);
-  const DBytes d;
-  constexpr auto kTables = [] {
-    struct {
-      alignas(32) int8_t swap[32], sign[32];
-    } t = {};
-    for (int i = 0; i < 32; ++i) {
-      t.swap[i] = static_cast<int8_t>((i % 16) ^ kApart);
-      t.sign[i] = (i & kApart) != 0 ? -1 : 1;
-    }
-    return t;
-  }();
-  HWY_ALIGN static constexpr auto kTable = kTables;
-  const auto swapped = hn::TableLookupBytes(v, hn::Load(d, kTable.swap));
-#if HWY_TARGET == HWY_AVX2
-  return hn::Add(swapped, hn::Vec<DBytes>{_mm256_sign_epi8(v.raw, hn::Load(d, kTable.sign).raw)});
-#else
-  const auto upper = hn::Lt(hn::Load(d, kTable.sign), hn::Zero(d));
-  return hn::IfThenElse(upper, hn::Sub(swapped, v), hn::Add(swapped, v));
-#endif
-}
-
-// The transform of a block's codes, each less half of their range, without its factor: exact.
-template <class Block>
-HWY_INLINE void LoadTransformedCodes(const uint8_t* block, hn::Vec<DF> (&out)[kBlockVectors<Block>]) {
-  constexpr int kBits = Block::kCodes.bits;
-  const DF d;
-  const DBytes d8;
-  const hn::RebindToUnsigned<DBytes> du8;
-  const hn::FixedTag<uint8_t, 16> dq;
-  const auto qs = hn::LoadU(dq, block + offsetof(Block, qs));
-  auto v = hn::BitCast(d8, hn::Combine(du8, hn::ShiftRight<4>(qs), hn::And(qs, hn::Set(dq, 15))));
-  if constexpr (kBits == 5) {
-    const auto high = hn::LoadMaskBits(d8, block + offsetof(Block, qh));
-    v = hn::Sub(v, hn::IfThenZeroElse(high, hn::Set(d8, 16)));  // a fifth bit adds what is subtracted
-  } else {
-    v = hn::Sub(v, hn::Set(d8, 8));
-  }
-  v = ButterflyBytes<4>(ButterflyBytes<2>(ButterflyBytes<1>(v)));
-  // Sums of 16 numbers of 4 bits, or of 8 numbers of 5, are at least -128; differences are smaller.
-  if constexpr (kBits == 4) v = ButterflyBytes<8>(v);
-  const hn::FixedTag<int8_t, 16> dh;
-  [[maybe_unused]] const hn::Rebind<int8_t, DF> d_part;
-  const hn::RebindToSigned<DF> di;
-  const auto widen = [&](auto half, int j) HWY_ATTR {
-    if constexpr (kLanes == 16) {
-      out[j] = hn::ConvertTo(d, hn::PromoteTo(di, half));
-    } else {
-      out[j] = hn::ConvertTo(d, hn::PromoteTo(di, hn::LowerHalf(d_part, half)));
-      out[j + 1] = hn::ConvertTo(d, hn::PromoteTo(di, hn::UpperHalf(d_part, half)));
-    }
-  };
-  widen(hn::LowerHalf(dh, v), 0);
-  widen(hn::UpperHalf(dh, v), kBlockVectors<Block> / 2);
-  constexpr int kLeft = kBits == 4 ? 16 : 8;  // elements apart
-  if constexpr (kLeft == 8 && kLanes == 16) {
-    WEIR_UNROLL
-    for (int j = 0; j < kBlockVectors<Block>; ++j) out[j] = Butterfly<8>(out[j]);
-  }
-  WEIR_UNROLL
-  for (int apart = kLeft == 8 && kLanes == 8 ? 1 : 16 / static_cast<int>(kLanes); apart < kBlockVectors<Block>;
-       apart *= 2) {
-    WEIR_UNROLL
-    for (int j = 0; j < kBlockVectors<Block>; ++j) {
-      if ((j & apart) != 0) continue;
-      const auto a = out[j], b = out[j + apart];
-      out[j] = hn::Add(a, b);
-      out[j + apart] = hn::Sub(a, b);
-    }
-  }
-}
-#else
-template <class Block>
-HWY_INLINE void LoadTransformedCodes(const uint8_t* block, hn::Vec<DF> (&out)[kBlockVectors<Block>]) {
-  const DF d;
-  LoadCodes<Block>(block, out);
-  WEIR_UNROLL
-  for (int j = 0; j < kBlockVectors<Block>; ++j) {
-    out[j] = hn::Sub(out[j], hn::Set(d, static_cast<float>(1 << (Block::kCodes.bits - 1))));
-  }
-  TransformVectors(out);
-}
-#endif
-
 // A block transformed back among its own elements. Of what codes share, only the sum over the block remains, in its
 // first element.
 template <class Block>
 HWY_INLINE void LoadTransformed(const uint8_t* block, float factor, hn::Vec<DF> (&out)[kBlockVectors<Block>]) {
   const DF d;
-  LoadTransformedCodes<Block>(block, out);
-  const auto scale = hn::Mul(SetHalf(d, block + offsetof(Block, d)), hn::Set(d, factor));
-  if constexpr (Block::kCodes.has_addend()) {
-    const auto addend = hn::MulAdd(scale, hn::Set(d, static_cast<float>(1 << (Block::kCodes.bits - 1))),
-                                   hn::Mul(SetHalf(d, block + offsetof(Block, m)), hn::Set(d, factor)));
-    const auto sum = hn::Mul(addend, hn::Set(d, static_cast<float>(Block::kElements)));
-    out[0] = hn::MulAdd(out[0], scale, hn::IfThenElseZero(hn::FirstN(d, 1), sum));
-  } else {
-    out[0] = hn::Mul(out[0], scale);
-  }
+  LoadCodes<Block>(block, out);
+  TransformVectors(out);
+  const BlockNumbers<DF> numbers = NumbersOf<Block>(d, block);
+  const auto scale = hn::Mul(numbers.scale, hn::Set(d, factor));
+  const auto sum = hn::Mul(numbers.addend, hn::Set(d, factor * static_cast<float>(Block::kElements)));
+  out[0] = hn::MulAdd(out[0], scale, hn::IfThenElseZero(hn::FirstN(d, 1), sum));
   WEIR_UNROLL
   for (int j = 1; j < kBlockVectors<Block>; ++j) out[j] = hn::Mul(out[j], scale);
 }
