@@ -363,10 +363,12 @@ TEST(Handover, WhatDoesNotFitStaysForOthers) {
     Client(one).Append(id, Words(100, "sea"));
     EXPECT_EQ(one.Terminate(), 0);
   }
-  const ServerProcess probe({"--pot", "96", "--answer-pots", "1"});
+  // Memory for forms would depend on the budget.
+  const ServerProcess probe({"--pot", "96", "--answer-pots", "1", "--form-memory", "0"});
   const Json props = probe.Get("/props").json();
   const int64_t little = props["used_bytes"].get<int64_t>() + 2 * props["session_bytes"].get<int64_t>();
-  const ServerProcess two(Flags(folder, "two", {"--answer-pots", "1", "--budget", std::to_string(little)}));
+  const ServerProcess two(
+      Flags(folder, "two", {"--answer-pots", "1", "--form-memory", "0", "--budget", std::to_string(little)}));
   EXPECT_EQ(two.Get(kSessions + "/" + id).status, 429);
   const ServerProcess three(Flags(folder, "three"));
   EXPECT_EQ(three.Get(kSessions + "/" + id).status, 200);

@@ -41,7 +41,7 @@ struct ServeFlags {
   int drain = 30, session_idle = 0;
   DecodeOptions decode;
   int media_timeout_s = 30, frames_waiting = 4;
-  std::string recall_disk_total, form_memory = "32MiB";
+  std::string recall_disk_total, form_memory;
 };
 
 // A model's name as an id, which clients put into paths and configuration files: "SmolLM2 135M" is SmolLM2-135M.
@@ -121,7 +121,13 @@ Result<ServerOptions> ToOptions(const ModelFlags& model_flags, const PotFlags& p
   if (!flags.budget.empty()) {
     WEIR_ASSIGN_OR_RETURN(out.host.budget_bytes, PositiveBytes(flags.budget, "--budget"));
   }
-  WEIR_ASSIGN_OR_RETURN(out.host.form_bytes, ParseBytes(flags.form_memory));
+  if (!flags.form_memory.empty()) {
+    WEIR_ASSIGN_OR_RETURN(out.host.form_bytes, ParseBytes(flags.form_memory));
+  } else if (out.host.budget_bytes > 0) {
+    // A small budget is for sessions first.
+    const int64_t share = std::min(out.host.form_bytes, out.host.budget_bytes / 8);
+    out.host.form_bytes = share < kLeastFormBytes ? 0 : share;
+  }
   if (!CheckFormBytes(out.host.form_bytes).ok()) {
     return InvalidArgument("--form-memory {}: expected 0, for no forms, or at least {} bytes", flags.form_memory,
                            kLeastFormBytes);
@@ -343,9 +349,8 @@ Action AddServe(CLI::App& sub) {
   sub.add_option(
          "--form-memory", flags->form_memory,
          "memory for answers that are held to a form or to the schemas of tools, of all requests, and a part of "
-         "--budget; 0 = there are none")
+         "--budget; 0 = there are none; default: 32MiB, at most an eighth of --budget, none where that is below 1MiB")
       ->check(NotEmpty())
-      ->capture_default_str()
       ->type_name("BYTES");
   sub.add_option("--host", flags->host, "address to listen on; 0.0.0.0 = every address of this machine")
       ->check(NotEmpty())

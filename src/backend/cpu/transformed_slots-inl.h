@@ -84,29 +84,24 @@ HWY_INLINE void LoadCodes(const uint8_t* block, hn::Vec<DF> (&out)[kBlockVectors
 }
 
 // What all codes of a block share, in all lanes: element = code * scale + addend.
-template <class D>
-struct BlockNumbers {
-  hn::Vec<D> scale, addend;
-};
 template <class Block, class D>
-HWY_INLINE BlockNumbers<D> NumbersOf(D d, const uint8_t* block) {
-  BlockNumbers<D> out;
-  out.scale = SetHalf(d, block + offsetof(Block, d));
+HWY_INLINE void LoadNumbers(D d, const uint8_t* block, hn::Vec<D>* scale, hn::Vec<D>* addend) {
+  *scale = SetHalf(d, block + offsetof(Block, d));
   if constexpr (Block::kCodes.has_addend()) {
-    out.addend = SetHalf(d, block + offsetof(Block, m));
+    *addend = SetHalf(d, block + offsetof(Block, m));
   } else {
-    out.addend = hn::Mul(out.scale, hn::Set(d, -static_cast<float>(Block::kCodes.offset())));
+    *addend = hn::Mul(*scale, hn::Set(d, -static_cast<float>(Block::kCodes.offset())));
   }
-  return out;
 }
 
 // The elements of a block as they are stored: of the transform.
 template <class Block>
 HWY_INLINE void LoadElements(const uint8_t* block, hn::Vec<DF> (&out)[kBlockVectors<Block>]) {
   LoadCodes<Block>(block, out);
-  const BlockNumbers<DF> numbers = NumbersOf<Block>(DF(), block);
+  hn::Vec<DF> scale, addend;
+  LoadNumbers<Block>(DF(), block, &scale, &addend);
   WEIR_UNROLL
-  for (int j = 0; j < kBlockVectors<Block>; ++j) out[j] = hn::MulAdd(out[j], numbers.scale, numbers.addend);
+  for (int j = 0; j < kBlockVectors<Block>; ++j) out[j] = hn::MulAdd(out[j], scale, addend);
 }
 
 // A slot as it is stored.
@@ -127,9 +122,10 @@ HWY_INLINE void LoadTransformed(const uint8_t* block, float factor, hn::Vec<DF> 
   const DF d;
   LoadCodes<Block>(block, out);
   TransformVectors(out);
-  const BlockNumbers<DF> numbers = NumbersOf<Block>(d, block);
-  const auto scale = hn::Mul(numbers.scale, hn::Set(d, factor));
-  const auto sum = hn::Mul(numbers.addend, hn::Set(d, factor * static_cast<float>(Block::kElements)));
+  hn::Vec<DF> scale, sum;
+  LoadNumbers<Block>(d, block, &scale, &sum);
+  scale = hn::Mul(scale, hn::Set(d, factor));
+  sum = hn::Mul(sum, hn::Set(d, factor * static_cast<float>(Block::kElements)));
   out[0] = hn::MulAdd(out[0], scale, hn::IfThenElseZero(hn::FirstN(d, 1), sum));
   WEIR_UNROLL
   for (int j = 1; j < kBlockVectors<Block>; ++j) out[j] = hn::Mul(out[j], scale);
