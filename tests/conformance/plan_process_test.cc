@@ -157,6 +157,9 @@ int64_t ProcBytes(const char* path, const char* field) {
 // Resident bytes, counted page by page. VmRSS and VmHWM are sums of counters that every thread or processor keeps back
 // some hundreds of KiB of, which for a small pot is more than the bound of the test.
 int64_t ResidentBytes() { return ProcBytes("/proc/self/smaps_rollup", "Rss:"); }
+// Those that are no file's. How much of the program's code comes with a page that is used depends on where it was
+// loaded, and differs by 256 KiB from one run to the next.
+int64_t AnonymousBytes() { return ProcBytes("/proc/self/smaps_rollup", "Anonymous:"); }
 
 // What a child reports: planned bytes, and the growth while the session lived of its resident memory and of their peak.
 struct Measured {
@@ -202,7 +205,7 @@ bool Live(Model& model, Backend& backend, Encoder* encoder, SessionOptions optio
   }
   if (!(*session)->Append(tokens).ok() || !(*session)->Logits().ok()) return false;
   if (!ThroughAFile(**session)) return false;
-  out->grown = ResidentBytes();
+  out->grown = AnonymousBytes();
   out->peak_grown = ProcBytes("/proc/self/status", "VmHWM:");
   return true;
 }
@@ -235,10 +238,10 @@ bool MeasureHere(const Files& files, const char* policy, int32_t pot, Measured* 
   std::FILE* clear = std::fopen("/proc/self/clear_refs", "w");
   if (clear == nullptr || std::fputs("5", clear) < 0) return false;  // resets the peak
   std::fclose(clear);
-  const int64_t before = ResidentBytes();
+  const int64_t resident = ResidentBytes(), anonymous = AnonymousBytes();
   if (!Live(**model, *backend, encoder.get(), options, 640, 480, tokens, out)) return false;
-  out->grown -= before;
-  out->peak_grown -= before;
+  out->grown -= anonymous;
+  out->peak_grown -= resident;
   return true;
 }
 
