@@ -107,6 +107,7 @@ TEST(LiveSourceTest, ABrokenStreamIsOpenedAgain) {
     t_ms = row["t_ms"];
   }
   ASSERT_GE(n_gaps, 1) << run.out << run.err;
+  ASSERT_TRUE(report.is_object()) << run.out << run.err;
   EXPECT_EQ(report["gaps"], n_gaps);
   EXPECT_GE(report["frames_arrived"], 6);
   EXPECT_GE(t_ms, 1800) << "a second of video, and the time that it was away";

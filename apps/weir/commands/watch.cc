@@ -372,7 +372,10 @@ Status Watch(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, 
         WEIR_RETURN_IF_ERROR(watcher.Ask(question.text));
         questions.Redraw();
       }
-      WEIR_RETURN_IF_ERROR(watcher.See(frame));
+      if (Status status = watcher.See(frame); !status.ok()) {
+        if (StopFlag()) break;  // what was seen until then is reported
+        return status;
+      }
       const bool asks = ask.Due(watcher.t_ms()), tells = reports.Due(watcher.t_ms());
       if (asks) WEIR_RETURN_IF_ERROR(watcher.Ask(flags.ask));
       if (tells) WEIR_RETURN_IF_ERROR(watcher.Report());
@@ -384,7 +387,7 @@ Status Watch(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, 
       Print(stderr, "weir: warning: {}; trying again\n", Printable(away.message()));
     }
   }
-  WEIR_RETURN_IF_ERROR(feed->status());
+  if (!StopFlag()) WEIR_RETURN_IF_ERROR(feed->status());
   while (!StopFlag() && questions.Next(watcher.t_ms(), true, &question)) {
     WEIR_RETURN_IF_ERROR(watcher.Ask(question.text));
   }
