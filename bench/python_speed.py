@@ -146,7 +146,7 @@ def shares(args, model, ids):
         ("reading 512 tokens", "weir_session_append_tokens", 512, lambda s: s.read(ids[:512])),
         (
             "writing 64 tokens",
-            "weir_session_next",
+            "weir_session_next_tokens",
             64,
             lambda s: s.generate(max_tokens=64, temperature=0, ignore_end=True).read(),
         ),
@@ -176,7 +176,7 @@ def shares(args, model, ids):
         next(answer)
         lib = weir.session.lib.LIB
         with (
-            Watch(lib, "weir_session_next") as ours,
+            Watch(lib, "weir_session_next_tokens") as ours,
             Watch(lib, "weir_session_append_tokens") as append,
             Watch(lib, "weir_session_logits") as logits,
         ):

@@ -320,6 +320,10 @@ WEIR_API weir_status weir_session_begin_answer(weir_session* session, const weir
 /* Draws one token. *text, of *n_bytes, are the whole characters that became complete, valid until the session's next
  * call; often none. *more is zero when this was the last. After an error the answer can only be ended. */
 WEIR_API weir_status weir_session_next(weir_session* session, const char** text, size_t* n_bytes, int* more);
+/* The same of up to n tokens (1 to 1024) in one call, for callers to whom a call is dear. *text are the characters of
+ * all of them, also of those that came before an error. */
+WEIR_API weir_status weir_session_next_tokens(weir_session* session, int32_t n, const char** text, size_t* n_bytes,
+                                              int* more);
 /* Ends the answer, whether it is complete or not. `n_tokens` and `end` may be NULL. */
 WEIR_API weir_status weir_session_end_answer(weir_session* session, size_t* n_tokens, weir_end* end);
 

@@ -314,6 +314,7 @@ PROTOTYPES: dict[str, list[Any]] = {
     "weir_session_logits": [c_void_p, POINTER(c_void_p), POINTER(c_size_t)],
     "weir_session_begin_answer": [c_void_p, POINTER(GenerateOptions)],
     "weir_session_next": [c_void_p, POINTER(c_void_p), POINTER(c_size_t), POINTER(c_int)],
+    "weir_session_next_tokens": [c_void_p, c_int32, POINTER(c_void_p), POINTER(c_size_t), POINTER(c_int)],
     "weir_session_end_answer": [c_void_p, POINTER(c_size_t), POINTER(c_int)],
     "weir_session_begin_chat": [c_void_p, c_char_p, c_size_t, c_uint32],
     "weir_session_say": [c_void_p, c_char_p, c_size_t, c_uint32],

@@ -7,6 +7,7 @@ import asyncio
 import ctypes
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from . import _library as lib
@@ -17,8 +18,9 @@ from .errors import WeirError, check
 if TYPE_CHECKING:
     from .session import Session
 
-
-TOKENS_A_TURN = 8  # of read(): other sessions of the model wait so long for theirs
+# Of read(): a call takes as many tokens at most, and about as many as fit in the time. So long wait other sessions of
+# the model, a stop() and Ctrl-C.
+TOKENS_A_CALL, SECONDS_A_CALL = 16, 0.05
 
 
 class AnswerOptions:
@@ -114,9 +116,12 @@ class Answer(Iterator[str], AsyncIterator[str]):
 
     def read(self) -> str:
         """Writes the answer to its end and returns the whole text."""
-        while self._step(TOKENS_A_TURN) is not None:
-            pass
-        return self.text
+        n = 1
+        while True:
+            start = perf_counter()
+            if self._step(n) is None:
+                return self.text
+            n = max(1, min(TOKENS_A_CALL, int(n * SECONDS_A_CALL / max(perf_counter() - start, 1e-6))))
 
     def value(self) -> Any:
         """The whole answer as a value: of the schema's class, or what its JSON says. ValueError if it was cut short."""
@@ -142,33 +147,36 @@ class Answer(Iterator[str], AsyncIterator[str]):
         while self.end is None:
             if not self._begun:
                 self._session._start(self)
+            piece = ""
             with self._session._call() as pointer:
-                begin = len(self.text)
-                for _ in range(n_tokens):
-                    if self.end is not None:  # also where another thread was faster
-                        break
-                    if self._number <= self._session._stop.stopped:
-                        self._finish(pointer)
-                        self.end = "stopped"
-                        break
-                    piece, more = self._next(pointer)
-                    self.text += piece
-                    if not more:
-                        self._finish(pointer)
-            if len(self.text) > begin:
-                return self.text[begin:]
+                if self.end is not None:  # another thread was faster
+                    break
+                if self._number <= self._session._stop.stopped:
+                    self._finish(pointer)
+                    self.end = "stopped"
+                    break
+                piece = self._next(pointer, n_tokens)
+            if piece:
+                return piece
         return None
 
-    def _next(self, pointer: int) -> tuple[str, bool]:
+    def _next(self, pointer: int, n_tokens: int) -> str:
+        piece = ""
+        self._n_bytes.value = 0  # a call that is refused leaves what the last one said
         try:
-            check(lib.LIB.weir_session_next(pointer, *self._out))
+            status = lib.LIB.weir_session_next_tokens(pointer, n_tokens, *self._out)
+            n, at = self._n_bytes.value, self._piece.value
+            if n and at:
+                piece = ctypes.string_at(at, n).decode("utf-8", "replace")
+                self.text += piece
+            check(status)
         except BaseException:
             with suppress(WeirError):  # the first error is the one to tell
                 self._finish(pointer)
             raise
-        n, at = self._n_bytes.value, self._piece.value
-        piece = ctypes.string_at(at, n).decode("utf-8", "replace") if n and at else ""
-        return piece, self._more.value != 0
+        if not self._more.value:
+            self._finish(pointer)
+        return piece
 
     def _finish(self, pointer: int) -> None:
         n, end = ctypes.c_size_t(), ctypes.c_int(2)

@@ -163,25 +163,36 @@ Status ReadDrawn(weir_session* session) {
   return answer.answerer->Read(session->session->Append({&token, 1}, answer.answerer->append()));
 }
 
-Status Step(weir_session* session, const char** text, size_t* n_bytes, int* more) {
+// One token of an answer, whose text the answerer keeps. *more: false when this was the last.
+Status DrawNext(weir_session* session, bool* more) {
   OpenAnswer& answer = *session->answer;
   Answerer& answerer = *answer.answerer;
+  *more = false;
+  // The token before is read only now: its text did not wait for a forward pass.
+  WEIR_RETURN_IF_ERROR(ReadDrawn(session));
+  if (answerer.done()) {
+    answerer.Finish();
+    return Status();
+  }
+  WEIR_ASSIGN_OR_RETURN(answer.unread, answerer.Draw());
+  *more = true;
+  return Status();
+}
+
+// Up to n tokens. After an error the answer can only be ended.
+Status Step(weir_session* session, int32_t n, const char** text, size_t* n_bytes, int* more) {
+  OpenAnswer& answer = *session->answer;
   *text = nullptr;
   *n_bytes = 0;
   *more = 0;
-  // The token before is read only now: its text did not wait for a forward pass.
-  if (answer.failed.ok()) answer.failed = ReadDrawn(session);
   WEIR_RETURN_IF_ERROR(answer.failed);
-  if (answerer.done()) {
-    answerer.Finish();
-  } else {
-    WEIR_ASSIGN_OR_RETURN(answer.unread, answerer.Draw());
-    *more = 1;
-  }
-  answer.text = answerer.TakeText();
+  bool goes_on = true;
+  for (int32_t i = 0; i < n && goes_on && answer.failed.ok(); ++i) answer.failed = DrawNext(session, &goes_on);
+  *more = goes_on && answer.failed.ok() ? 1 : 0;
+  answer.text = answer.answerer->TakeText();
   *text = answer.text.data();
   *n_bytes = answer.text.size();
-  return Status();
+  return answer.failed;
 }
 
 Status End(weir_session* session, size_t* n_tokens, weir_end* end) {
@@ -206,7 +217,7 @@ Status Finish(weir_session* session, weir_text_callback on_text, void* user, siz
   const char* text = nullptr;
   size_t n_bytes = 0;
   for (int more = 1; status.ok() && more != 0;) {
-    status = Step(session, &text, &n_bytes, &more);
+    status = Step(session, 1, &text, &n_bytes, &more);
     if (status.ok() && n_bytes > 0 && on_text != nullptr && on_text(text, n_bytes, user) != 0) break;
   }
   const Status ended = End(session, n_tokens, end);
@@ -238,7 +249,15 @@ weir_status weir_session_begin_ask(weir_session* session, const char* question, 
 weir_status weir_session_next(weir_session* session, const char** text, size_t* n_bytes, int* more) {
   return weir::Answering(session, [&]() -> Status {
     if (text == nullptr || n_bytes == nullptr || more == nullptr) return kNull;
-    return weir::Step(session, text, n_bytes, more);
+    return weir::Step(session, 1, text, n_bytes, more);
+  });
+}
+
+weir_status weir_session_next_tokens(weir_session* session, int32_t n, const char** text, size_t* n_bytes, int* more) {
+  return weir::Answering(session, [&]() -> Status {
+    if (text == nullptr || n_bytes == nullptr || more == nullptr) return kNull;
+    if (n < 1 || n > 1024) return weir::InvalidArgument("n is {}: a call draws 1 to 1024 tokens", n);
+    return weir::Step(session, n, text, n_bytes, more);
   });
 }
 

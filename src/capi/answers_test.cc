@@ -112,6 +112,40 @@ TEST_F(AnswersTest, GuessesChangeNoAnswer) {
   EXPECT_NE(std::string(weir_last_error()).find("nobody.gguf"), std::string::npos);
 }
 
+TEST_F(AnswersTest, SeveralTokensACallAreTheSameAnswer) {
+  weir::SessionHandle whole(*model_, Options()), steps(*model_, Options());
+  const weir_generate_options writing = Writing(20);
+  whole.Append(std::string("the man and the sea"));
+  steps.Append(std::string("the man and the sea"));
+  ASSERT_EQ(weir_session_begin_answer(whole.get(), &writing), WEIR_OK);
+  ASSERT_EQ(weir_session_begin_answer(steps.get(), &writing), WEIR_OK);
+  const std::string expected = Rest(whole);
+  std::string out;
+  const char* text = nullptr;
+  size_t n = 0;
+  int more = 1;
+  int calls = 0;
+  for (const int32_t none : {0, -1, 1025}) {
+    EXPECT_EQ(weir_session_next_tokens(steps.get(), none, &text, &n, &more), WEIR_INVALID_ARGUMENT);
+  }
+  for (more = 1; more != 0; ++calls) {
+    ASSERT_EQ(weir_session_next_tokens(steps.get(), 7, &text, &n, &more), WEIR_OK);
+    out.append(text, n);
+  }
+  EXPECT_EQ(out, expected);
+  EXPECT_EQ(calls, 3);  // 7 and 7 tokens, then 6 and the end
+  ASSERT_EQ(weir_session_end_answer(steps.get(), &n, nullptr), WEIR_OK);
+  EXPECT_EQ(n, 20u);
+  // Left after five tokens: these were written and are read.
+  const int64_t before = steps.counters().seen;
+  ASSERT_EQ(weir_session_begin_answer(steps.get(), &writing), WEIR_OK);
+  ASSERT_EQ(weir_session_next_tokens(steps.get(), 5, &text, &n, &more), WEIR_OK);
+  EXPECT_NE(more, 0);
+  ASSERT_EQ(weir_session_end_answer(steps.get(), &n, nullptr), WEIR_OK);
+  EXPECT_EQ(n, 5u);
+  EXPECT_EQ(steps.counters().seen, before + 5);
+}
+
 TEST_F(AnswersTest, AnAnswerThatIsLeftEarlyIsRead) {
   weir::SessionHandle session(*model_, Options());
   session.Append(std::string("the man"));
