@@ -610,6 +610,7 @@ class PackageTest(unittest.TestCase):
             "import numpy as np, weir\n"
             f"s = weir.Model({str(support.MODEL)!r}, threads=1).session(pot=96)\n"
             "ids = np.full(3_000_000, 7, np.int32)\n"
+            "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # shells ignore it in the background
             "threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()\n"
             "start = time.monotonic()\n"
             "try:\n    s.read(ids)\n    print('read all')\n"
