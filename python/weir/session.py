@@ -144,13 +144,15 @@ class Session:
         pointer: int | None,
     ) -> None:
         assert pointer is not None
-        # The rule's functions are called for as long as the C session is there: its owner holds them.
         self._model, self._rule, self._answer = model, rule, None
         stop = _Stop()
         self._stop = stop
         self._events = events = Listener(callbacks)
         progress, on_event = lib.ProgressCallback(stop.told), lib.EventCallback(events.told)
-        self._handle = Handle(pointer, lib.LIB.weir_session_close, (of, rule, progress, on_event), model._turn)
+        # What the C session calls in a call of this one, and never else. Not held by its memory: a policy may keep arrays
+        # that show it, and through those the garbage collector does not see.
+        self._callbacks = progress, on_event
+        self._handle = Handle(pointer, lib.LIB.weir_session_close, of, model._turn)
         check(lib.LIB.weir_session_on_progress(pointer, progress, None))
         check(lib.LIB.weir_session_on_event(pointer, on_event, None))
         info = lib.SessionInfo()

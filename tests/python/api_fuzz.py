@@ -167,7 +167,7 @@ class Fuzz:
         return rng.choice(calls)()
 
     def run(self, seconds):
-        end, n = time.monotonic() + seconds, 0
+        end, n, resident = time.monotonic() + seconds, 0, 0
         while time.monotonic() < end:
             n += 1
             try:
@@ -180,7 +180,10 @@ class Fuzz:
             if n % 500 == 0:
                 self.answers = self.answers[-5:]
                 gc.collect()
+            if n == 20_000:
+                resident = support.resident_kib()
         print(f"{n} calls, {self.n_raised} of them raised")
+        print(f"resident: {resident} KiB after 20000 calls, {support.resident_kib()} KiB at the end")
 
 
 def main():

@@ -19,6 +19,7 @@ import tempfile
 import threading
 import time
 import unittest
+import weakref
 from pathlib import Path
 from typing import Literal
 
@@ -29,11 +30,6 @@ from weir import _inputs
 from . import support
 
 GREEDY = {"temperature": 0, "ignore_end": True}
-
-
-def resident_kib():
-    with open("/proc/self/status") as status:
-        return next(int(line.split()[1]) for line in status if line.startswith("VmRSS:"))
 
 
 class Newest(weir.Policy):
@@ -556,11 +552,33 @@ class PackageTest(unittest.TestCase):
         for _ in range(60):
             round_trip()
         gc.collect()
-        before = resident_kib()
+        before = support.resident_kib()
         for _ in range(400):
             round_trip()
         gc.collect()
-        self.assertLess(resident_kib() - before, 4000)  # a session alone has 230 KiB
+        self.assertLess(support.resident_kib() - before, 4000)  # a session alone has 230 KiB
+
+    def test_a_policy_that_keeps_its_views_is_collected(self):
+        class Keeps(Newest):
+            def select(self, view, n_keep):
+                self.kept = [view, view.seq, view.scores]
+                return super().select(view, n_keep)
+
+        def use(close):
+            policy = Keeps()
+            s = self.model.session(pot=96, policy=policy)
+            s.when("Who? => the man", lambda event: s.counters())
+            s.read(support.ids(120))
+            seen = policy.kept[1].copy()
+            if close:
+                s.close()
+                self.assertEqual(policy.kept[1].tolist(), seen.tolist())  # the memory is still there
+            return weakref.ref(policy), weakref.ref(policy.kept[0]._owner)
+
+        for close in (False, True):
+            left = use(close)
+            gc.collect()
+            self.assertEqual([ref() for ref in left], [None, None])
 
     # ---- threads, interrupts, asyncio
 

@@ -362,7 +362,8 @@ def main():
             ),
         )
         n += 1
-        print(f"{n} rounds of 5 sequences, {time.monotonic() - end + seconds:.0f} s", flush=True)
+        passed = time.monotonic() - end + seconds
+        print(f"{n} rounds of 5 sequences, {passed:.0f} s, {support.resident_kib()} KiB resident", flush=True)
 
 
 if __name__ == "__main__":

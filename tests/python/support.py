@@ -17,3 +17,8 @@ WORDS = "the man and the sea, the boat and the river, a house by the road; "
 def ids(n, first=0):
     """Token ids of a small vocabulary, in no simple order."""
     return [5 + (first + i) * (first + i + 3) % 97 for i in range(n)]
+
+
+def resident_kib():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmRSS:"))
