@@ -149,8 +149,8 @@ class Session:
         self._stop = stop
         self._events = events = Listener(callbacks)
         progress, on_event = lib.ProgressCallback(stop.told), lib.EventCallback(events.told)
-        # What the C session calls in a call of this one, and never else. Its memory does not hold them: a policy may keep
-        # arrays that show it, and through those the garbage collector does not see.
+        # What the C session calls in a call of this one, and never else. Its memory does not hold them: a policy may
+        # keep arrays that show it, and through those the garbage collector does not see.
         self._callbacks = progress, on_event
         self._handle = Handle(pointer, lib.LIB.weir_session_close, of, model._turn)
         check(lib.LIB.weir_session_on_progress(pointer, progress, None))
