@@ -41,6 +41,14 @@ void AddEncoderFlags(CLI::App& app, PictureFlags* flags) {
       ->check(Between(1, 1 << 20))
       ->capture_default_str()
       ->type_name("SECONDS");
+  AddMediaSandboxFlag(app, &flags->sandbox);
+}
+
+void AddMediaSandboxFlag(CLI::App& app, bool* sandbox) {
+  app.add_flag(
+      "!--no-media-sandbox", *sandbox,
+      "let ffmpeg reach what this program reaches; without it, itself and the source alone. For an ffmpeg that "
+      "cannot start so, as those of snap packages");
 }
 
 Result<PrunerSpec> ToPruner(const PictureFlags& flags) {
@@ -73,6 +81,7 @@ MediaOptions ToMediaOptions(const PictureFlags& flags) {
   MediaOptions options;
   options.max_side = flags.max_side;
   options.wall_ms = int64_t{1000} * flags.timeout_s;
+  options.sandbox = flags.sandbox;
   return options;
 }
 

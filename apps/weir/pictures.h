@@ -21,9 +21,11 @@ struct PictureFlags {
   double fps = 1;
   int max_side = 0;  // 0: original size, if it is known in advance
   int timeout_s = 30;
+  bool sandbox = true;
 };
 // --mmproj, limits on pictures, and the pruner.
 void AddEncoderFlags(CLI::App& app, PictureFlags* flags);
+void AddMediaSandboxFlag(CLI::App& app, bool* sandbox);
 void AddFpsFlag(CLI::App& app, PictureFlags* flags);
 // --image, --video, --fps.
 void AddPictureFlags(CLI::App& app, PictureFlags* flags);

@@ -13,6 +13,7 @@
 #include <csignal>
 #include <cstring>
 #include <string_view>
+#include <system_error>
 #include <thread>
 
 extern char** environ;
@@ -81,10 +82,35 @@ void Limit(pid_t pid, __rlimit_resource what, int64_t value) {
   prlimit(pid, what, &limit, nullptr);
 }
 
+// Runs `start` where a program that it starts inherits the sandbox: in a thread that gives up its rights and ends.
+template <typename Start>
+Status InSandbox(const Sandbox& sandbox, const Start& start) {
+  Status entered;
+  try {
+    std::thread([&] {
+      entered = EnterSandbox(sandbox);
+      if (entered.code() != StatusCode::kIo) start();
+    }).join();
+  } catch (const std::system_error& error) {
+    return IoError("no thread to start a program in: {}", error.what());
+  }
+  return entered.code() == StatusCode::kUnsupported ? Status() : entered;
+}
+
 }  // namespace
 
+std::string ChildVariable(std::string_view name) {
+  for (char** at = environ; at != nullptr && *at != nullptr; ++at) {
+    const std::string_view entry = *at;
+    if (entry.size() > name.size() && entry.starts_with(name) && entry[name.size()] == '=') {
+      return std::string(entry.substr(name.size() + 1));
+    }
+  }
+  return "";
+}
+
 Result<std::unique_ptr<Child>> Child::Start(const std::vector<std::string>& argv, int stdin_fd,
-                                            const ChildLimits& limits, ChildErrors errors) {
+                                            const ChildLimits& limits, ChildErrors errors, const Sandbox* sandbox) {
   if (argv.empty() || argv[0].empty()) return InvalidArgument("a child process needs a program");
   Pipe out, err;
   WEIR_RETURN_IF_ERROR(out.Open());
@@ -123,7 +149,15 @@ Result<std::unique_ptr<Child>> Child::Start(const std::vector<std::string>& argv
   child->name_ = argv[0].substr(argv[0].rfind('/') + 1);
   child->limits_ = limits;
   child->started_ = Clock::now();
-  const int error = posix_spawnp(&child->pid_, words[0], &spawn.actions, &spawn.attributes, words.data(), environ);
+  int error = 0;
+  const auto start = [&] {
+    error = posix_spawnp(&child->pid_, words[0], &spawn.actions, &spawn.attributes, words.data(), environ);
+  };
+  if (sandbox == nullptr) {
+    start();
+  } else {
+    WEIR_RETURN_IF_ERROR(InSandbox(*sandbox, start));
+  }
   if (error != 0) {
     child->pid_ = -1;
     if (error == ENOENT || error == EACCES) {

@@ -14,9 +14,11 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/sandbox.h"
 #include "base/status.h"
 
 namespace weir {
@@ -35,6 +37,9 @@ enum class ChildErrors {
   kAsOutput  // it is the same as standard output
 };
 
+// A variable of the environment that children get, which is this process's own; empty where it is not set.
+std::string ChildVariable(std::string_view name);
+
 class Child {
  public:
   Child(const Child&) = delete;
@@ -42,9 +47,11 @@ class Child {
   ~Child();
 
   // Starts argv[0], looked up in PATH if it has no slash. `stdin_fd` becomes its standard input and is still owned by
-  // the caller; -1: none. kNotFound when there is no such program, kIo when the system refuses.
+  // the caller; -1: none. With a sandbox it has no other rights, as far as the kernel can do that. kNotFound when there
+  // is no such program, kIo when the system refuses.
   static Result<std::unique_ptr<Child>> Start(const std::vector<std::string>& argv, int stdin_fd,
-                                              const ChildLimits& limits, ChildErrors errors = ChildErrors::kKept);
+                                              const ChildLimits& limits, ChildErrors errors = ChildErrors::kKept,
+                                              const Sandbox* sandbox = nullptr);
 
   // Blocks until at least one byte of standard output is available, returns at most n bytes; 0 at its end. kIo when a
   // limit was exceeded, kCancelled when `*stop` became true (polled every 50 ms); the child is then dead.

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "media/child.h"
 
+#include <arpa/inet.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,6 +13,7 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <thread>
@@ -55,6 +60,94 @@ TEST(Child, OutputAndEnd) {
     EXPECT_TRUE(child->Finish().ok());
   }
   ExpectNoChildren();
+}
+
+// What a shell in a sandbox that has the system's programs and `allowed` says and how it ends.
+class SandboxTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    Status status;
+    std::thread([&] { status = EnterSandbox({}); }).join();
+    if (!status.ok()) GTEST_SKIP() << status.message();
+    folder_ = ::testing::TempDir() + "weir_sandbox_" + std::to_string(getpid());
+    std::filesystem::create_directories(folder_);
+    for (const char* name : {"/allowed", "/secret"}) std::ofstream(folder_ + name) << name;
+  }
+  void TearDown() override {
+    if (!folder_.empty()) std::filesystem::remove_all(folder_);
+  }
+  Status Run(const std::string& script, std::string* out = nullptr, int stdin_fd = -1, bool network = false) {
+    Sandbox sandbox;
+    sandbox.readable = {"/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", "/nonexistent", folder_ + "/allowed"};
+    sandbox.writable = {"/dev/null"};
+    sandbox.readable_fd = stdin_fd;
+    sandbox.network = network;
+    auto child =
+        Child::Start({"/bin/bash", "-c", "cd " + folder_ + ";" + script}, stdin_fd, {}, ChildErrors::kKept, &sandbox);
+    if (!child.ok()) return child.status();
+    Result<std::string> text = ReadToEnd(**child);
+    if (!text.ok()) return text.status();
+    if (out != nullptr) *out = *text;
+    return (*child)->Finish();
+  }
+  void ExpectRefused(const std::string& script) {
+    std::string out;
+    const Status status = Run(script, &out);
+    EXPECT_FALSE(status.ok()) << script;
+    EXPECT_EQ(out, "") << script;
+  }
+  std::string folder_;
+};
+
+TEST_F(SandboxTest, OnlyWhatIsAllowedCanBeRead) {
+  std::string out;
+  ASSERT_TRUE(Run("cat allowed", &out).ok());
+  EXPECT_EQ(out, "/allowed");
+  EXPECT_NE(Run("cat secret").message().find("ermission denied"), std::string::npos);
+  for (const char* script : {"cat /etc/passwd", "ls .", "cat /proc/$PPID/environ", "cat /proc/$PPID/cmdline"}) {
+    ExpectRefused(script);
+  }
+}
+
+TEST_F(SandboxTest, NothingCanBeWritten) {
+  for (const char* script : {"echo x >new", "echo x >>allowed", "rm allowed", "mv allowed other", "mkdir new",
+                             "ln -s allowed new", "truncate -s 0 allowed", "echo x >/dev/shm/weir_sandbox"}) {
+    ExpectRefused(script);
+  }
+  EXPECT_EQ(std::filesystem::file_size(folder_ + "/allowed"), 8u);
+  EXPECT_TRUE(Run("echo x >/dev/null").ok());
+  // The process itself, and its other threads, can do all this.
+  std::ofstream(folder_ + "/ours") << "x";
+  EXPECT_TRUE(std::filesystem::exists(folder_ + "/ours"));
+}
+
+TEST_F(SandboxTest, AnOpenFileCanBeOpenedAgain) {
+  const int fd = open((folder_ + "/secret").c_str(), O_RDONLY | O_CLOEXEC);
+  ASSERT_GE(fd, 0);
+  std::string out;
+  const Status status = Run("cat /dev/fd/0 /dev/fd/0", &out, fd);
+  close(fd);
+  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(out, "/secret/secret");
+}
+
+TEST_F(SandboxTest, NoNetworkNoNamespacesNoMounts) {
+  const int server = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t n = sizeof(address);
+  ASSERT_EQ(bind(server, reinterpret_cast<sockaddr*>(&address), n), 0);
+  ASSERT_EQ(listen(server, 4), 0);
+  ASSERT_EQ(getsockname(server, reinterpret_cast<sockaddr*>(&address), &n), 0);
+  const std::string connect = "exec 3<>/dev/tcp/127.0.0.1/" + std::to_string(ntohs(address.sin_port));
+  ExpectRefused(connect);
+  EXPECT_TRUE(Run(connect, nullptr, -1, /*network=*/true).ok());
+  close(server);
+  for (const char* script : {"unshare -U true", "unshare -r -n true", "mount -t tmpfs none .", "chroot / true"}) {
+    ExpectRefused(script);
+  }
+  EXPECT_TRUE(Run("(true) | cat & wait").ok()) << "processes of its own";
 }
 
 TEST(Child, ArgumentsAreNotInterpreted) {

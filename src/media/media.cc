@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "media/child.h"
+#include "media/decoder_sandbox.h"
 #include "media/ppm.h"
 #include "media/source.h"
 
@@ -42,8 +43,6 @@ void AddMaxBlock(const MediaInfo& info, std::vector<std::string>* argv) {
   argv->insert(argv->begin() + 1, {"-max_alloc", std::to_string(bytes)});
 }
 
-// Adds the source's name to a child's error.
-// Decoders repeat the names of their sources.
 // What the decoder says of a source, in words for those who do not know it; anything else stays as it is.
 std::string InPlainWords(const std::string& said) {
   constexpr std::pair<std::string_view, const char*> kWords[] = {
@@ -64,6 +63,7 @@ std::string InPlainWords(const std::string& said) {
   return said;
 }
 
+// Adds the source's name to a child's error. Decoders repeat the names of their sources.
 Status About(const std::string& source, const Status& status) {
   if (status.ok()) return status;
   const std::string name = WithoutPassword(source);
@@ -74,9 +74,10 @@ Status About(const std::string& source, const Status& status) {
   return Status(status.code(), name + ": " + what);
 }
 
-Result<std::unique_ptr<Child>> StartDecoder(const std::vector<std::string>& argv, int stdin_fd,
-                                            const ChildLimits& limits) {
-  auto child = Child::Start(argv, stdin_fd, limits);
+Result<std::unique_ptr<Child>> StartDecoder(const std::vector<std::string>& argv, const OpenSource& input,
+                                            const ChildLimits& limits, bool confined) {
+  const Sandbox sandbox = DecoderSandbox(argv[0], input);
+  auto child = Child::Start(argv, input.fd, limits, ChildErrors::kKept, confined ? &sandbox : nullptr);
   if (child.status().code() != StatusCode::kNotFound) return child;
   return NotFound("{}; images and video need ffmpeg and ffprobe installed", child.status().message());
 }
@@ -190,7 +191,8 @@ Result<MediaInfo> ProbeMedia(const std::string& source, const MediaOptions& opti
         "json"}) {
     argv.push_back(word);
   }
-  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Child> child, StartDecoder(argv, input.fd, PictureLimits(options)));
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Child> child,
+                        StartDecoder(argv, input, PictureLimits(options), options.sandbox));
   std::string text(static_cast<size_t>(kMaxProbeBytes), '\0');
   int64_t n = 0;
   while (true) {
@@ -229,7 +231,8 @@ Result<Image> DecodeImage(const std::string& source, Ledger& ledger, const Media
        {"-map", "0:v:0", "-frames:v", "1", "-f", "image2pipe", "-c:v", "ppm", "-pix_fmt", "rgb24", "pipe:1"}) {
     argv.push_back(word);
   }
-  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Child> child, StartDecoder(argv, input.fd, PictureLimits(options)));
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Child> child,
+                        StartDecoder(argv, input, PictureLimits(options), options.sandbox));
   const Result<bool> read = ReadPpm(ReadsFrom(*child, nullptr), allocate);
   if (!read.ok()) return About(source, read.status());
   const Status finished = child->Finish();
@@ -268,7 +271,7 @@ Result<std::unique_ptr<FrameReader>> FrameReader::Open(const std::string& source
   out->source_ = source;
   // A stream never ends, so its wall time is not limited, only its silence.
   const ChildLimits limits = {0, options.media.wall_ms, options.cpu_s, options.media.memory_bytes};
-  WEIR_ASSIGN_OR_RETURN(out->child_, StartDecoder(argv, input.fd, limits));
+  WEIR_ASSIGN_OR_RETURN(out->child_, StartDecoder(argv, input, limits, options.media.sandbox));
   return out;
 }
 

@@ -35,6 +35,8 @@ struct MediaOptions {
   int64_t wall_ms = 30'000;  // for a probe or one picture; a video's next frame must begin within it
   int64_t cpu_s = 60;        // CPU time of a probe or one picture
   int64_t memory_bytes = int64_t{4} << 30;  // address space of a child
+  // Whether they reach nothing but themselves and the source (media/decoder_sandbox.h), where the kernel can do that.
+  bool sandbox = true;
 };
 
 // What a source declares itself to be. Unknown numbers are 0.

@@ -442,6 +442,20 @@ TEST_F(MediaTest, LyingDecoders) {
   }
 }
 
+TEST_F(MediaTest, ADecoderThatIsTakenOverReachesNothingElse) {
+  Status sandbox;
+  std::thread([&] { sandbox = EnterSandbox({}); }).join();
+  if (!sandbox.ok()) GTEST_SKIP() << sandbox.message();
+  const std::string path = Write("a.ppm", CommentedPpm(8, 8)), secret = Write("secret", "nobody may know");
+  ExpectRefused(path, StatusCode::kCorrupt, "ermission denied", Broken("cat " + secret + " >&2"));
+  const std::string left = (folder_ / "left").string();
+  ExpectRefused(path, StatusCode::kCorrupt, "ermission denied", Broken("echo x >" + left));
+  EXPECT_FALSE(fs::exists(left));
+  MediaOptions free = Broken("cat " + secret + " >&2; exit 1");
+  free.sandbox = false;
+  ExpectRefused(path, StatusCode::kCorrupt, "nobody may know", free);
+}
+
 TEST_F(MediaTest, BytesOfStrangersNameNoOtherFiles) {
   const std::string clip = Write("clip.y4m", GreyVideo(4, 2));
   for (const std::string& bytes : {"#EXTM3U\n#EXT-X-TARGETDURATION:5\n#EXTINF:5,\nfile:" + clip + "\n#EXT-X-ENDLIST\n",

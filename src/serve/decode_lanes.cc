@@ -77,6 +77,7 @@ MediaOptions DecodeLanes::media() const {
   out.max_side = options_.max_side;
   out.max_decoded_pixels = int64_t{options_.max_side} * options_.max_side;
   out.wall_ms = options_.timeout_ms;
+  out.sandbox = options_.sandbox;
   return out;
 }
 

@@ -27,6 +27,7 @@ struct DecodeOptions {
   int lanes = 2;                // pictures and videos decoded at once
   int64_t max_frames = 10'000;  // pictures and frames of one request, repeated ones included
   int64_t timeout_ms = 30'000;  // for a picture, or a video's next frame
+  bool sandbox = true;          // of media/media.h
   int64_t decode_s = 600;       // for decoding all pictures and videos of one request
 };
 

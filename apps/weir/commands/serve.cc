@@ -19,10 +19,12 @@
 #include "commands/command.h"
 #include "common.h"
 #include "mqtt_flags.h"
+#include "pictures.h"
 #include "print.h"
 #include "recall_flags.h"
 #include "serve/origin.h"
 #include "serve/server.h"
+#include "server_sandbox.h"
 
 namespace weir::app {
 namespace {
@@ -37,7 +39,7 @@ struct ServeFlags {
   std::vector<std::string> origins, webhooks;
   std::string webhook_secret_file, webhook_queue;
   MqttFlags mqtt;
-  bool hand_over = false, cache_prompt = true;
+  bool hand_over = false, cache_prompt = true, sandbox = false;
   int drain = 30, session_idle = 0;
   DecodeOptions decode;
   int media_timeout_s = 30, frames_waiting = 4;
@@ -196,8 +198,26 @@ void KeepLittleMemory() {
 #endif
 }
 
-Status Serve(const ModelFlags& model_flags, const PotFlags& pot_flags, const ServeFlags& flags) {
+// Once every file of the configuration has been read, and before there is another thread.
+Status EnterServerSandbox(const RecallOptions& recall, const ServeFlags& flags, const PotFlags& pot,
+                          ModelFlags* model) {
+  if (model->hub) {
+    WEIR_ASSIGN_OR_RETURN(model->path, FindHubModel(*model->hub, model->hub_download));
+    model->hub.reset();
+  }
+  ServerPaths paths;
+  paths.read = {model->path, flags.mmproj, pot.guesses.draft, flags.mqtt.ca_file};
+  paths.write = {flags.snapshots, recall.dir, model->packed, flags.webhook_queue};
+  if (recall.dir.empty() && (recall.on() || !flags.recall_disk_total.empty())) paths.write.push_back(recall.temp_dir);
+  if (!model->device.empty() || model->gpu_layers > 0) paths.write.emplace_back("/dev");
+  const Status entered = EnterSandbox(ServerSandbox(paths));
+  if (entered.ok()) return Status();
+  return Status(entered.code(), "--sandbox: " + entered.message());
+}
+
+Status Serve(ModelFlags model_flags, const PotFlags& pot_flags, const ServeFlags& flags) {
   WEIR_ASSIGN_OR_RETURN(ServerOptions options, ToOptions(model_flags, pot_flags, flags));
+  if (flags.sandbox) WEIR_RETURN_IF_ERROR(EnterServerSandbox(options.host.recall, flags, pot_flags, &model_flags));
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedModel> model, Load(model_flags));
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedDraft> draft,
                         LoadDraft(pot_flags.guesses, *model, &options.host.session));
@@ -316,6 +336,7 @@ void AddVisionFlags(CLI::App& app, ServeFlags* flags) {
       ->check(Between(1, 86400))
       ->capture_default_str()
       ->type_name("SECONDS");
+  AddMediaSandboxFlag(app, &flags->decode.sandbox);
   app.add_option("--decode-time", flags->decode.decode_s,
                  "maximum time to decode all pictures and videos of one request")
       ->check(Between(1, 1 << 30))
@@ -413,6 +434,9 @@ Action AddServe(CLI::App& sub) {
       ->check(NotEmpty())
       ->type_name("FOLDER");
   CLI::Option* snapshots = sub.get_option("--snapshots");
+  sub.add_flag("--sandbox", flags->sandbox,
+               "reach nothing but the files that these flags name, the system's programs and libraries, and the "
+               "network; needs Linux 5.13");
   sub.add_flag(
          "--hand-over", flags->hand_over,
          "on shutdown, leave every session in the snapshot folder; take over sessions that other servers left there")
