@@ -52,6 +52,11 @@ def main():
             "the scores are drawn",
             page.part("score-chart").get_attribute("aria-label").startswith("Scores of 1 rules; "),
         )
+        until("an event shows its picture", lambda: page.inside(".events img"))
+        size = driver.execute_script(
+            "const image = document.querySelector('.events img'); return [image.naturalWidth, image.naturalHeight];"
+        )
+        check("of the clip", size[0] == size[1] and 16 <= size[0] <= 181, str(size))
         page.picture("rules")
         page.inside(".events button")[-1].click()
         until("an event shows its place", lambda: page.part("cursor").is_displayed() and page.inside(".lens img"))
