@@ -77,7 +77,8 @@ TEST_F(EventPicturesTest, TheOldestGoes) {
 TEST_F(EventPicturesTest, APreparedFrameIsShownAsItWas) {
   const auto pictures = Make();
   std::vector<uint8_t> pixels;
-  for (int i = 0; i < 128 * 64; ++i) pixels.insert(pixels.end(), {static_cast<uint8_t>(i % 128 < 64 ? 250 : 0), 10, 90});
+  for (int i = 0; i < 128 * 64; ++i)
+    pixels.insert(pixels.end(), {static_cast<uint8_t>(i % 128 < 64 ? 250 : 0), 10, 90});
   std::vector<float> input(static_cast<size_t>(InputFloats(transform_)));
   Ledger work(1 << 24);
   ASSERT_TRUE(Preprocess({pixels.data(), 128, 64}, transform_, work, input.data()).ok());

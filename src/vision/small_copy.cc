@@ -54,8 +54,9 @@ PictureSize CopySmall(const RgbView& picture, int64_t most, uint8_t* out) {
   const PictureSize size = width * height <= most
                                ? PictureSize{picture.width, picture.height}
                                : SizeAt(static_cast<double>(width) / static_cast<double>(height), most);
-  Shrink({0, 0, width, height}, size,
-         [&](int64_t x, int64_t y, int64_t c) { return static_cast<double>(picture.rgb[3 * (y * width + x) + c]); }, out);
+  Shrink(
+      {0, 0, width, height}, size,
+      [&](int64_t x, int64_t y, int64_t c) { return static_cast<double>(picture.rgb[3 * (y * width + x) + c]); }, out);
   return size;
 }
 
@@ -73,11 +74,12 @@ PictureSize CopySmall(const float* input, const ImageTransform& t, PictureSize s
   }
   const PictureSize size = SizeAt(ratio, std::min(most, shown.width * shown.height));
   const int64_t n_plane = int64_t{whole.width} * whole.height;
-  Shrink(shown, size,
-         [&](int64_t x, int64_t y, int64_t c) {
-           return 255.0 * (double{input[c * n_plane + y * whole.width + x]} * double{t.std[c]} + double{t.mean[c]});
-         },
-         out);
+  Shrink(
+      shown, size,
+      [&](int64_t x, int64_t y, int64_t c) {
+        return 255.0 * (double{input[c * n_plane + y * whole.width + x]} * double{t.std[c]} + double{t.mean[c]});
+      },
+      out);
   return size;
 }
 

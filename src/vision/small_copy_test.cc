@@ -69,7 +69,8 @@ TEST(SmallCopyTest, MeansOfFieldsNotSinglePixels) {
 }
 
 TEST(SmallCopyTest, ExtremeRatiosStayWithinTheBound) {
-  for (const auto& [width, height] : std::vector<std::pair<int32_t, int32_t>>{{5000, 1}, {1, 5000}, {4999, 2}, {1, 1}}) {
+  for (const auto& [width, height] :
+       std::vector<std::pair<int32_t, int32_t>>{{5000, 1}, {1, 5000}, {4999, 2}, {1, 1}}) {
     const std::vector<uint8_t> pixels(static_cast<size_t>(width) * static_cast<size_t>(height) * 3, 7);
     for (const int64_t most : {1, 2, 17, 400}) {
       std::vector<uint8_t> copy(static_cast<size_t>(3 * most));

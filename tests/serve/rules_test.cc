@@ -317,6 +317,14 @@ TEST_F(RulesTest, EventsHaveThePictureThatRaisedThem) {
   EXPECT_EQ(server.Get(Path(fork, "events/" + std::to_string(events) + "/picture")).status, 404);
 }
 
+TEST_F(RulesTest, AServerHasRoomForEightSessionsWithRulesByDefault) {
+  const ServerProcess server(SeeingFlags({"--pot", "96"}), VisionFile("llava.gguf"));
+  for (int i = 0; i < 8; ++i) {
+    const HttpAnswer made = server.Post(kSessions, {{"rule_tokens", 192}});
+    EXPECT_EQ(made.status, 201) << i << " " << made.body;
+  }
+}
+
 TEST_F(RulesTest, ReadersAreFewAndHoldUpNobody) {
   ServerProcess server({"--pot", "96", "--connections", "4"});
   Client client(server);
