@@ -100,8 +100,8 @@ def main(argv=None):
             incidents += [begins] if begins else []
         log.flush()
         command = [
-            args.weir, "watch", "--follow", log.name, "--fast", "-o", "json", "--report", "10s", "-m", args.model, "--pot", str(args.pot),
-            "--policy", args.policy, "-t", str(args.threads),
+            args.weir, "watch", "--follow", log.name, "--fast", "-o", "json", "--report", "10s", "-m", args.model,
+            "--pot", str(args.pot), "--policy", args.policy, "-t", str(args.threads),
         ]  # fmt: skip
         rules = logs.rules() | json.loads(args.rules or "{}")
         for rule in rules.values():
