@@ -18,6 +18,10 @@ namespace weir::app {
 int64_t EventFiles::Bytes() { return PageRound(3 * kMostPixels) + PngBytes(kMostPixels); }
 
 Status EventFiles::MakeFolder(const std::string& folder) {
+  if (folder.size() > kMostFolderBytes) {
+    return InvalidArgument("--pictures: a folder's name may have at most {} bytes, not {}", kMostFolderBytes,
+                           folder.size());
+  }
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (!error && access(folder.c_str(), W_OK | X_OK) != 0) error.assign(errno, std::generic_category());

@@ -17,11 +17,13 @@ namespace weir::app {
 class EventFiles {
  public:
   static constexpr int64_t kMostPixels = 512 * 512;
-  static constexpr int64_t kMostFiles = 1000;  // of one run: the newest
+  static constexpr int64_t kMostFiles = 1000;       // of one run: the newest
+  static constexpr size_t kMostFolderBytes = 1024;  // of its name, which is a part of events
 
   // What Make() reserves, and what writing a file takes.
   static int64_t Bytes();
-  // Makes the folder if there is none. kIo where that fails, or nothing can be written there.
+  // Makes the folder if there is none. kIo where that fails, or nothing can be written there; kInvalidArgument for a
+  // long name.
   static Status MakeFolder(const std::string& folder);
   static Result<std::unique_ptr<EventFiles>> Make(const std::string& folder, Ledger& ledger);
 

@@ -327,6 +327,7 @@ TEST_F(RulesTest, APictureOfEveryEvent) {
 
   ExpectError(Video(video, Join(rules, {"--pictures", dir_.Write("file", "")})), {"--pictures", "file"});
   ExpectError(Video(video, {"--pictures", folder}), {"--pictures", "--when"});
+  ExpectError(Video(video, Join(rules, {"--pictures", std::string(2000, 'x')})), {"--pictures", "1024"});
   ExpectError(Text(dir_.Write("a.log", Log(3)), Join({"--fast", "--pictures", folder}, rules)),
               {"--pictures", "video"});
 }
