@@ -30,7 +30,7 @@ void AddRuleFlags(CLI::App& app, RuleFlags* flags) {
   app.add_option(
          "--then", flags->then,
          "shell command to run for every event: JSON on its standard input, WEIR_EVENT_ID, _RULE, _STATE, _T_MS, "
-         "_SCORE and _WHEN in its environment")
+         "_SCORE, _WHEN and _PICTURE in its environment")
       ->needs(when)
       ->check(NotEmpty())
       ->type_name("COMMAND");
@@ -38,6 +38,11 @@ void AddRuleFlags(CLI::App& app, RuleFlags* flags) {
       ->needs(when)
       ->type_name("TIME")
       ->capture_default_str();
+  app.add_option("--pictures", flags->pictures,
+                 "write what the video showed at an event to a PNG file in this folder; the newest 1,000 of a run stay")
+      ->needs(when)
+      ->check(NotEmpty())
+      ->type_name("FOLDER");
   app.add_option("--check", flags->check,
                  "check the rules at every N-th frame (1), or after every N tokens of text (64)")
       ->needs(when)
@@ -99,6 +104,7 @@ namespace {
 Result<std::vector<PlanItem>> RoomBeside(const RuleFlags& flags) {
   std::vector<PlanItem> out = {RuleRoom(std::ssize(flags.when), kRuleTokens)};
   if (!flags.then.empty()) out.push_back({MemTag::kOther, "rules: events that wait for --then", EventCommand::kBytes});
+  if (!flags.pictures.empty()) out.push_back({MemTag::kVision, "rules: the picture of an event", EventFiles::Bytes()});
   if (flags.mqtt.address.empty()) return out;
   WEIR_ASSIGN_OR_RETURN(const MqttOptions mqtt, ToMqtt(flags.mqtt));
   out.push_back({MemTag::kOther, "rules: what waits for the MQTT broker", MqttPublisher::MemoryBytes(mqtt)});
@@ -134,8 +140,9 @@ Result<std::unique_ptr<RuleWatch>> RuleWatch::Make(const RuleFlags& flags, std::
                                                    bool json) {
   std::unique_ptr<RuleWatch> out(new RuleWatch(session, tokenizer, json, flags.scores));
   WEIR_ASSIGN_OR_RETURN(const std::vector<PlanItem> beside, RoomBeside(flags));
-  // The publisher takes its own.
-  for (const PlanItem& item : std::span(beside).first(flags.mqtt.address.empty() ? beside.size() : beside.size() - 1)) {
+  // Those of pictures and of the publisher are taken by what needs them.
+  const size_t n_taken = (flags.pictures.empty() ? 0 : 1) + (flags.mqtt.address.empty() ? 0 : 1);
+  for (const PlanItem& item : std::span(beside).first(beside.size() - n_taken)) {
     WEIR_ASSIGN_OR_RETURN(Reservation reserved, session.ledger().Reserve(item.tag, item.bytes));
     out->room_.push_back(std::move(reserved));
   }
@@ -147,6 +154,9 @@ Result<std::unique_ptr<RuleWatch>> RuleWatch::Make(const RuleFlags& flags, std::
   if (!flags.then.empty()) {
     WEIR_ASSIGN_OR_RETURN(const int64_t limit_ms, ParseDuration("--then-limit", flags.then_limit));
     out->command_ = std::make_unique<EventCommand>(flags.then, limit_ms);
+  }
+  if (!flags.pictures.empty()) {
+    WEIR_ASSIGN_OR_RETURN(out->files_, EventFiles::Make(flags.pictures, session.ledger()));
   }
   if (!flags.mqtt.address.empty()) {
     WEIR_ASSIGN_OR_RETURN(const MqttOptions mqtt, ToMqtt(flags.mqtt));
@@ -194,6 +204,8 @@ Status RuleWatch::Tell(const std::vector<RuleEvent>& events, const nlohmann::ord
     ++n_events_;
     Json line = ToJson(event);
     if (more.is_object()) line.update(more);
+    const std::string picture = WritePicture(event.id);
+    if (!picture.empty()) line["picture"] = picture;
     const std::string text = JsonText(line) + "\n";
     const char* const state = event.began ? "began" : "ended";
     if (json_) {
@@ -210,10 +222,25 @@ Status RuleWatch::Tell(const std::vector<RuleEvent>& events, const nlohmann::ord
                                     {"WEIR_EVENT_STATE", state},
                                     {"WEIR_EVENT_T_MS", fmt::format("{}", event.t_ms)},
                                     {"WEIR_EVENT_SCORE", fmt::format("{:.3f}", event.score)},
-                                    {"WEIR_EVENT_WHEN", event.when}},
+                                    {"WEIR_EVENT_WHEN", event.when},
+                                    {"WEIR_EVENT_PICTURE", picture}},
                     .input = text});
   }
   return events.empty() ? Status() : FlushOutput();
+}
+
+std::string RuleWatch::WritePicture(int64_t event) {
+  if (files_ == nullptr) return {};
+  auto path = files_->Write(event);
+  if (path.ok()) {
+    n_pictures_failed_ = 0;
+    return *std::move(path);
+  }
+  // An event is told all the same; one line for the first of a row is enough.
+  if (n_pictures_failed_++ == 0) {
+    Print(stderr, "weir: warning: no picture of event {}: {}\n", event, Printable(path.status().message()));
+  }
+  return {};
 }
 
 void RuleWatch::End() {

@@ -11,6 +11,7 @@
 #include "chat/conversation.h"
 #include "common.h"
 #include "event_command.h"
+#include "event_files.h"
 #include "mqtt_flags.h"
 #include "rules/rule_set.h"
 
@@ -21,7 +22,7 @@ inline constexpr int kRuleTokens = 192;
 
 struct RuleFlags {
   std::vector<std::string> when;
-  std::string then, cooldown, then_limit = "30s";
+  std::string then, cooldown, pictures, then_limit = "30s";
   int check = 0;                                 // 0: a default of the kind of stream
   bool scores = false;                           // a line for every check
   MqttFlags mqtt = {.retained_bytes = 1 << 20};  // kMaxRules are less
@@ -51,6 +52,10 @@ class RuleWatch {
                                                  const Tokenizer& tokenizer, const Conversation& conversation,
                                                  bool json);
 
+  // A frame was read: an input of this transform, made of a picture of size `source`.
+  void See(const float* input, const ImageTransform& transform, PictureSize source) {
+    if (files_ != nullptr) files_->See(input, transform, source);
+  }
   // Asks the rules about the present moment and prints what happened; `more` is added to the JSON of every event.
   Status Check(const Conversation& conversation, int64_t t_ms, const nlohmann::ordered_json& more = {});
   // The same as at the last check, n times: nothing was read since.
@@ -67,12 +72,16 @@ class RuleWatch {
       : session_(session), rules_(tokenizer), json_(json), scores_(scores) {}
   void TellScores(int64_t t_ms, const nlohmann::ordered_json& more) const;
   Status Tell(const std::vector<RuleEvent>& events, const nlohmann::ordered_json& more);
+  // The path of the event's picture; empty: there is none.
+  std::string WritePicture(int64_t event);
 
   Session& session_;
   std::vector<Reservation> room_;
   RuleSet rules_;
   const bool json_, scores_;
   int64_t n_events_ = 0;
+  std::unique_ptr<EventFiles> files_;  // nullptr: without --pictures
+  int64_t n_pictures_failed_ = 0;
   std::string mqtt_name_;
   std::unique_ptr<MqttPublisher> mqtt_;    // nullptr: no broker
   std::unique_ptr<EventCommand> command_;  // nullptr: none

@@ -121,6 +121,7 @@ Status FrameFeed::ReadOnce() {
     const int slot = Claim();
     if (slot < 0) break;
     slots_[static_cast<size_t>(slot)].t_src_ms = frame.t_src_ms;
+    slots_[static_cast<size_t>(slot)].source = {frame.width, frame.height};
     WEIR_RETURN_IF_ERROR(pictures_.Prepare({frame.rgb, frame.width, frame.height},
                                            slots_[static_cast<size_t>(slot)].pixels.as<float>()));
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -152,12 +153,12 @@ bool FrameFeed::Take(Prepared* frame, int64_t wait_ms) {
   const Waiting next = ready_.front();
   ready_.pop_front();
   if (next.slot < 0) {
-    *frame = {next.t_src_ms, nullptr, next.n_still, 0};
+    *frame = {next.t_src_ms, nullptr, next.n_still, 0, {}};
     return true;
   }
   taken_ = next.slot;
   const Slot& slot = slots_[static_cast<size_t>(taken_)];
-  *frame = {slot.t_src_ms, slot.pixels.as<float>(), 0, next.gap_ms};
+  *frame = {slot.t_src_ms, slot.pixels.as<float>(), 0, next.gap_ms, slot.source};
   return true;
 }
 

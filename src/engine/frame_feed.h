@@ -67,6 +67,7 @@ class FrameFeed {
     const float* pixels = nullptr;
     int64_t n_still = 0;
     int64_t gap_ms = 0;  // for which the source was away before this frame
+    PictureSize source;  // of the frame that was prepared
   };
   // Takes the oldest waiting frame; false if none arrived within `wait_ms` or the source has ended.
   bool Take(Prepared* frame, int64_t wait_ms);
@@ -82,6 +83,7 @@ class FrameFeed {
  private:
   struct Slot {
     int64_t t_src_ms = 0;
+    PictureSize source;
     HostBuffer pixels;
   };
 

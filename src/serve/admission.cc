@@ -47,16 +47,20 @@ int64_t Admission::QueueBytes(int n_waiting) const {
   return vision_ == nullptr || n_waiting == 0 ? 0 : FrameQueue::Bytes(vision_->encoder->config(), n_waiting);
 }
 
+int64_t Admission::EventBytes(const SessionOptions& options) const {
+  return SessionRules::BytesBeside(options, vision_ == nullptr ? nullptr : &vision_->encoder->config());
+}
+
 bool Admission::CouldFit(const SessionOptions& options) const {
   const auto plan = PlanSession(model_.model(), model_.backend(), WithRules(options));
-  return !plan.ok() || plan->total_bytes + SessionRules::RingBytes(options) <= ledger_.budget_bytes();
+  return !plan.ok() || plan->total_bytes + EventBytes(options) <= ledger_.budget_bytes();
 }
 
 Result<std::unique_ptr<StreamSession>> Admission::Make(const SessionOptions& options, int n_waiting,
                                                        std::string id) const {
   const SessionOptions with_rules = WithRules(options);
   WEIR_ASSIGN_OR_RETURN(const SessionPlan plan, PlanSession(model_.model(), model_.backend(), with_rules));
-  const int64_t needed = plan.total_bytes + QueueBytes(n_waiting) + SessionRules::RingBytes(options);
+  const int64_t needed = plan.total_bytes + QueueBytes(n_waiting) + EventBytes(options);
   const int64_t free = ledger_.budget_bytes() - ledger_.used_bytes();
   auto bytes = ledger_.Reserve(MemTag::kOther, plan.total_bytes);
   if (!bytes.ok() || needed > free) {
@@ -75,7 +79,12 @@ Result<std::unique_ptr<StreamSession>> Admission::Make(const SessionOptions& opt
     const PlanItem room = SessionRules::Room(options.aside_slots);
     WEIR_ASSIGN_OR_RETURN(Reservation of_rules, session->ledger().Reserve(room.tag, room.bytes));
     WEIR_ASSIGN_OR_RETURN(std::shared_ptr<EventRing> ring, EventRing::Make(ledger_));
-    rules = std::make_unique<SessionRules>(model_.tokenizer(), std::move(of_rules), std::move(ring));
+    std::shared_ptr<EventPictures> pictures;
+    if (vision_ != nullptr) {
+      WEIR_ASSIGN_OR_RETURN(pictures, EventPictures::Make(vision_->encoder->config().transform, ledger_));
+    }
+    rules =
+        std::make_unique<SessionRules>(model_.tokenizer(), std::move(of_rules), std::move(ring), std::move(pictures));
   }
   std::unique_ptr<FrameStore> kept_frames;
   if (vision_ != nullptr) {

@@ -33,6 +33,8 @@ class Admission {
   Result<SessionOptions> OptionsFor(const std::string& policy, int64_t pot, const RecallOptions& recall) const;
   // Bytes of a session's queue for live video; 0 without an encoder.
   int64_t QueueBytes(int n_waiting) const;
+  // Bytes of what the events of a session's rules take beside the session; 0 without rules.
+  int64_t EventBytes(const SessionOptions& options) const;
   // False if such a session would not fit even into an unused budget.
   bool CouldFit(const SessionOptions& options) const;
   // `n_waiting`: frames of a live video that may wait; 0: no live video. kOverBudget, with figures, if the budget is

@@ -77,6 +77,7 @@ Status FrameQueue::Push(const RgbView& frame, int64_t t_ms, Ledger& work, bool* 
     return ready;
   }
   slots_[slot].t_ms = t_ms;
+  slots_[slot].source = {frame.width, frame.height};
   counters_.t_ms = t_ms;
   ++counters_.arrived;
   ++vision_.counts.frames_arrived;
@@ -87,7 +88,7 @@ Status FrameQueue::Push(const RgbView& frame, int64_t t_ms, Ledger& work, bool* 
 }
 
 Result<std::optional<int64_t>> FrameQueue::Read(FrameStore& kept, Session& session,
-                                                const Session::AppendOptions& append) {
+                                                const Session::AppendOptions& append, EventPictures* pictures) {
   size_t slot = 0;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -98,6 +99,7 @@ Result<std::optional<int64_t>> FrameQueue::Read(FrameStore& kept, Session& sessi
   Session::AppendOptions here = append;
   here.t_src_ms = slots_[slot].t_ms;
   const Status status = kept.ReadPrepared(*vision_.encoder, slots_[slot].pixels.as<float>(), session, here);
+  if (status.ok() && pictures != nullptr) pictures->See(slots_[slot].pixels.as<float>(), slots_[slot].source);
   const std::lock_guard<std::mutex> lock(mutex_);
   free_.push_back(slot);
   if (!status.ok()) {

@@ -20,6 +20,7 @@
 #include "chat/picture_source.h"
 #include "engine/frame_store.h"
 #include "engine/session.h"
+#include "serve/event_pictures.h"
 #include "serve/shared_vision.h"
 
 namespace weir {
@@ -53,8 +54,9 @@ class FrameQueue {
   Status Push(const RgbView& frame, int64_t t_ms, Ledger& work, bool* start);
 
   // [engine] Reads the oldest waiting frame into the session, or keeps it with the session's frames; nullopt: none
-  // waits.
-  Result<std::optional<int64_t>> Read(FrameStore& kept, Session& session, const Session::AppendOptions& append);
+  // waits. `pictures` see it, too; nullptr: there are none.
+  Result<std::optional<int64_t>> Read(FrameStore& kept, Session& session, const Session::AppendOptions& append,
+                                      EventPictures* pictures);
   // [engine] Call when the reading job ends. True: more frames wait, and another job must be posted. The next Push()
   // returns an error given here.
   bool Pause(const Status& status);
@@ -65,6 +67,7 @@ class FrameQueue {
  private:
   struct Slot {
     int64_t t_ms = 0;
+    PictureSize source;  // of the frame that was prepared
     HostBuffer pixels;
   };
   explicit FrameQueue(SharedVision& vision, int64_t bytes) : vision_(vision), ledger_(bytes) {}

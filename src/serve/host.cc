@@ -14,6 +14,7 @@ namespace weir {
 namespace {
 
 constexpr int kDefaultSessions = 8;
+constexpr int32_t kDefaultRuleTokens = 192;  // of each, as the page makes them
 
 // Bytes of everything that sessions share.
 Result<int64_t> SharedBytes(const LoadedModel& model, const HostOptions& options, const StepBatch::Shape& batch) {
@@ -35,6 +36,15 @@ int64_t DefaultBudget(const HostOptions& options, int64_t shared_bytes, int64_t 
                                                    : FrameQueue::Bytes(options.encoder->encoder().config(),
                                                                        std::max(1, options.frames_waiting));
   return shared_bytes + options.answer_pots * pot_bytes + kDefaultSessions * (session_bytes + queue);
+}
+
+// Bytes of a session that is made with rules; of one without where the model has no room for them.
+int64_t SessionBytes(const LoadedModel& model, const HostOptions& options, SessionOptions session) {
+  const EncoderConfig* const encoder = options.encoder == nullptr ? nullptr : &options.encoder->encoder().config();
+  session.aside_slots = kDefaultRuleTokens;
+  session.beside.push_back(SessionRules::Room(kDefaultRuleTokens));
+  const auto plan = PlanSession(model.model(), model.backend(), session);
+  return plan.ok() ? plan->total_bytes + SessionRules::BytesBeside(session, encoder) : 0;
 }
 
 // Requests send whole conversations: a pot goes back to where the last one and the next part, or to the end of
@@ -61,9 +71,11 @@ Result<std::unique_ptr<Host>> Host::Make(LoadedModel& model, HostOptions options
   WEIR_ASSIGN_OR_RETURN(SessionPlan session_plan, PlanSession(model.model(), model.backend(), with_recall));
   const StepBatch::Shape batch = StepBatch::ShapeFor(session_plan, options.max_together);
   WEIR_ASSIGN_OR_RETURN(const int64_t shared_bytes, SharedBytes(model, options, batch));
-  const int64_t budget = options.budget_bytes > 0
-                             ? options.budget_bytes
-                             : DefaultBudget(options, shared_bytes, plan.total_bytes, session_plan.total_bytes);
+  const int64_t budget =
+      options.budget_bytes > 0
+          ? options.budget_bytes
+          : DefaultBudget(options, shared_bytes, plan.total_bytes,
+                          std::max(session_plan.total_bytes, SessionBytes(model, options, with_recall)));
   if (shared_bytes + options.answer_pots * plan.total_bytes > budget) {
     return OverBudget(
         "{} answer pots of {} tokens need {} bytes, but the budget is {}; use a smaller --pot or --form-memory, or "

@@ -37,7 +37,9 @@ bool SessionJob::TryStart() {
     // about all of them.
     const auto videos = stream_ == nullptr ? VisualFeed::Videos::kWhole : VisualFeed::Videos::kOfStream;
     FrameStore& kept = stream_ == nullptr ? host_.pots().KeptFrames(*session_) : *stream_->kept_frames;
-    auto feed = VisualFeed::Start(*host_.vision(), *std::move(lane), kept, videos, std::move(visuals_),
+    EventPictures* const pictures =
+        stream_ == nullptr || stream_->rules == nullptr ? nullptr : stream_->rules->pictures.get();
+    auto feed = VisualFeed::Start(*host_.vision(), *std::move(lane), kept, videos, pictures, std::move(visuals_),
                                   [&scheduler = host_.scheduler()] { scheduler.Wake(); });
     feed_status_ = feed.status();
     if (feed.ok()) feed_ = *std::move(feed);
@@ -161,7 +163,9 @@ void BeginJob::Dropped(const Status& why) {
 
 Result<std::optional<int64_t>> FrameJob::OneFrame::ReadNext(Session& session, const Session::AppendOptions& append) {
   if (std::exchange(read_, true)) return std::optional<int64_t>();
-  return job_.queue_->Read(*job_.stream_->kept_frames, session, append);
+  const StreamSession& stream = *job_.stream_;
+  EventPictures* const pictures = stream.rules == nullptr ? nullptr : stream.rules->pictures.get();
+  return job_.queue_->Read(*stream.kept_frames, session, append, pictures);
 }
 
 Job::Step FrameJob::Advance() {

@@ -39,13 +39,14 @@ Json SessionJson(const StreamSession& stream) {
   const SessionCounters counters = session.counters();
   const Held held = session.held();
   const int64_t queue_bytes = stream.frames == nullptr ? 0 : stream.frames->bytes();
+  const int64_t event_bytes = stream.rules == nullptr ? 0 : stream.rules->bytes_beside();
   Json out = {{"id", stream.id},
               {"object", "session"},
               {"created", stream.created_s},
               {"idle_s", stream.idle().count()},
               {"policy", stream.options.policy.text},
               {"pot", session.plan().pot_slots},
-              {"bytes", session.plan().total_bytes + queue_bytes + SessionRules::RingBytes(stream.options)},
+              {"bytes", session.plan().total_bytes + queue_bytes + event_bytes},
               {"unbounded_bytes", UnboundedBytes(session)},
               {"seen", counters.seen},
               {"kept", counters.kept},

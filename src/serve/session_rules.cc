@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/session_rules.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -16,6 +18,9 @@ bool SessionRules::Check(const std::string& id, Session& session, const Conversa
   for (const RuleEvent& event : found) {
     Json json = ToJson(event);
     json["session"] = id;
+    if (pictures != nullptr && pictures->Keep(event.id)) {
+      json["picture"] = fmt::format("/v1/sessions/{}/events/{}/picture", id, event.id);
+    }
     const std::string text = JsonText(json);
     events->Push(event.id, event.began ? "began" : "ended", text);
     if (mqtt != nullptr) mqtt->Post(id, event.rule, event.began, text);
@@ -28,6 +33,11 @@ bool SessionRules::Check(const std::string& id, Session& session, const Conversa
     if (!sent.ok()) trouble = sent.message();
   }
   return !done.ok() || *done;
+}
+
+int64_t SessionRules::BytesBeside(const SessionOptions& options, const EncoderConfig* encoder) {
+  if (options.aside_slots == 0) return 0;
+  return EventRing::Bytes() + (encoder == nullptr ? 0 : EventPictures::Bytes(encoder->transform));
 }
 
 void SessionRules::Tell(const std::string& id, const RuleSet::Watched& watched) const {

@@ -10,6 +10,7 @@
 #include "base/ledger.h"
 #include "rules/rule_room.h"
 #include "rules/rule_set.h"
+#include "serve/event_pictures.h"
 #include "serve/event_ring.h"
 #include "serve/mqtt_publisher.h"
 #include "serve/webhook_sender.h"
@@ -18,8 +19,9 @@ namespace weir {
 
 // [engine], but for the ring.
 struct SessionRules {
-  SessionRules(const Tokenizer& tokenizer, Reservation of_rules, std::shared_ptr<EventRing> ring)
-      : room(std::move(of_rules)), set(tokenizer), events(std::move(ring)) {}
+  SessionRules(const Tokenizer& tokenizer, Reservation of_rules, std::shared_ptr<EventRing> ring,
+               std::shared_ptr<EventPictures> of_events)
+      : room(std::move(of_rules)), set(tokenizer), events(std::move(ring)), pictures(std::move(of_events)) {}
   ~SessionRules() { events->Close(); }
   SessionRules(const SessionRules&) = delete;
   SessionRules& operator=(const SessionRules&) = delete;
@@ -41,16 +43,19 @@ struct SessionRules {
                  std::vector<WebhookQueue::Event>* came);
 
   // What the session's options need beside them for rules of so many tokens, and what it takes from the host's budget
-  // beside the session.
+  // beside the session; nullptr: its model sees no pictures.
   static PlanItem Room(int32_t tokens) { return RuleRoom(kMaxRules, tokens, /*webhooks=*/true); }
-  static int64_t RingBytes(const SessionOptions& options) { return options.aside_slots > 0 ? EventRing::Bytes() : 0; }
+  static int64_t BytesBeside(const SessionOptions& options, const EncoderConfig* encoder);
+  int64_t bytes_beside() const { return EventRing::Bytes() + (pictures == nullptr ? 0 : pictures->bytes()); }
 
   const Reservation room;  // in the session's ledger, for `set`
   RuleSet set;
-  const std::shared_ptr<EventRing> events;  // in the host's ledger: readers may hold it for longer
-  WebhookSender* webhooks = nullptr;        // of the server; nullptr: it sends none
-  MqttPublisher* mqtt = nullptr;            // of the server; nullptr: it has no broker
-  std::string trouble;                      // of the last check; empty: none
+  // Both in the host's ledger: readers may hold them for longer.
+  const std::shared_ptr<EventRing> events;
+  const std::shared_ptr<EventPictures> pictures;  // nullptr: the model sees none
+  WebhookSender* webhooks = nullptr;              // of the server; nullptr: it sends none
+  MqttPublisher* mqtt = nullptr;                  // of the server; nullptr: it has no broker
+  std::string trouble;                            // of the last check; empty: none
 };
 
 // A rule with its score at the last check.

@@ -143,6 +143,7 @@ Status VisualFeed::State::DecodeVideo(const VisualInput& input) {
     Item next;
     next.kind = Item::Kind::kFrame;
     next.t_ms = frame.t_src_ms;
+    next.picture = {frame.rgb, frame.width, frame.height};
     WEIR_RETURN_IF_ERROR(
         about(vision.encoder->Prepare({frame.rgb, frame.width, frame.height}, lane.ledger(), lane.prepared())));
     if (!Show(std::move(next))) return Cancelled("nobody waits for this any more");
@@ -156,8 +157,8 @@ Status VisualFeed::State::Decode(const VisualInput& input) {
 }
 
 Result<std::unique_ptr<VisualFeed>> VisualFeed::Start(SharedVision& vision, DecodeLanes::Lane lane, FrameStore& kept,
-                                                      Videos videos, std::vector<VisualInput> inputs,
-                                                      std::function<void()> wake) {
+                                                      Videos videos, EventPictures* pictures,
+                                                      std::vector<VisualInput> inputs, std::function<void()> wake) {
   auto state = std::make_shared<State>(vision, std::move(lane), std::move(inputs), std::move(wake));
   try {
     std::thread([state]() mutable {
@@ -167,7 +168,7 @@ Result<std::unique_ptr<VisualFeed>> VisualFeed::Start(SharedVision& vision, Deco
   } catch (const std::system_error& e) {
     return IoError("cannot start a thread to decode pictures: {}", e.what());
   }
-  return std::unique_ptr<VisualFeed>(new VisualFeed(vision, kept, videos, std::move(state)));
+  return std::unique_ptr<VisualFeed>(new VisualFeed(vision, kept, videos, pictures, std::move(state)));
 }
 
 VisualFeed::~VisualFeed() {
@@ -185,12 +186,14 @@ Status VisualFeed::ReadItem(bool is_frame, const RgbView& picture, Session& sess
                             const Session::AppendOptions& append) {
   if (!is_frame) {
     WEIR_RETURN_IF_ERROR(vision_.encoder->Read(picture, Modality::kImage, session, append));
+    if (pictures_ != nullptr) pictures_->See(picture);
     ++vision_.counts.pictures_read;
     return Status();
   }
   if (!in_video_ && videos_ == Videos::kWhole) kept_.Forget();
   in_video_ = true;
   WEIR_RETURN_IF_ERROR(kept_.ReadPrepared(*vision_.encoder, state_->lane.prepared(), session, append));
+  if (pictures_ != nullptr) pictures_->See(state_->lane.prepared(), {picture.width, picture.height});
   ++vision_.counts.frames_read;
   return Status();
 }

@@ -11,6 +11,7 @@
 
 #include "chat/picture_source.h"
 #include "engine/frame_store.h"
+#include "serve/event_pictures.h"
 #include "serve/shared_vision.h"
 #include "serve/visual_input.h"
 
@@ -23,11 +24,12 @@ class VisualFeed : public PictureSource {
     kWhole,    // a video is read in its place: recalled at its end, then forgotten
     kOfStream  // its frames join those of the stream, which a question recalls
   };
-  // Each input is a part. `kept` is the session's; it and `vision` must outlive the feed. The feed's thread calls
-  // `wake` whenever the source becomes ready, never after this object is destroyed. kIo if no thread can be created.
+  // Each input is a part. `kept` and `pictures` are the session's (nullptr: it has none); they and `vision` must
+  // outlive the feed. The feed's thread calls `wake` whenever the source becomes ready, never after this object is
+  // destroyed. kIo if no thread can be created.
   static Result<std::unique_ptr<VisualFeed>> Start(SharedVision& vision, DecodeLanes::Lane lane, FrameStore& kept,
-                                                   Videos videos, std::vector<VisualInput> inputs,
-                                                   std::function<void()> wake);
+                                                   Videos videos, EventPictures* pictures,
+                                                   std::vector<VisualInput> inputs, std::function<void()> wake);
   ~VisualFeed() override;
 
   bool Ready() override;
@@ -37,14 +39,16 @@ class VisualFeed : public PictureSource {
 
  private:
   struct State;
-  VisualFeed(SharedVision& vision, FrameStore& kept, Videos videos, std::shared_ptr<State> state)
-      : vision_(vision), kept_(kept), videos_(videos), state_(std::move(state)) {}
+  VisualFeed(SharedVision& vision, FrameStore& kept, Videos videos, EventPictures* pictures,
+             std::shared_ptr<State> state)
+      : vision_(vision), kept_(kept), videos_(videos), pictures_(pictures), state_(std::move(state)) {}
   Status ReadItem(bool is_frame, const RgbView& picture, Session& session, const Session::AppendOptions& append);
   Status EndPart(Session& session, const Session::AppendOptions& append);
 
   SharedVision& vision_;
   FrameStore& kept_;
   const Videos videos_;
+  EventPictures* const pictures_;
   const std::shared_ptr<State> state_;
   bool in_video_ = false;  // frames of the current part were read
 };

@@ -296,6 +296,42 @@ TEST_F(RulesTest, TheCommandGetsTheEventAndNothingOfItIsShell) {
   EXPECT_EQ(dir_.Names(), (std::vector<std::string>{"app.log", "lines", "named"}));
 }
 
+TEST_F(RulesTest, APictureOfEveryEvent) {
+  if (!HasFfmpeg()) GTEST_SKIP() << "ffmpeg and ffprobe are not installed";
+  const std::string video = dir_.Write("v.y4m", Y4mBytes(150, 5));
+  const Arguments rules = Join({"--when", "what is it => the man", "--when", "who => sea"}, eager_);
+  const Arguments named = {"--then", "cat > /dev/null; echo \"$WEIR_EVENT_PICTURE\" >> named"};
+  const std::string folder = dir_.File("of/events");
+  json report, plain_report;
+  const std::vector<json> events = Events(Ok(Video(video, Join(Join(rules, named), {"--pictures", folder}))), &report);
+  ASSERT_GE(events.size(), 2u);
+  const std::vector<std::string> paths = Lines(Read("named"));
+  ASSERT_EQ(paths.size(), events.size());
+  for (size_t i = 0; i < events.size(); ++i) {
+    EXPECT_EQ(events[i]["picture"], paths[i]);
+    EXPECT_TRUE(paths[i].starts_with(folder + "/")) << paths[i];
+    std::stringstream png;
+    png << std::ifstream(paths[i]).rdbuf();
+    EXPECT_TRUE(png.str().starts_with("\x89PNG\r\n\x1a\n")) << paths[i];
+  }
+  // Nothing else of the stream is other than without; the memory is planned.
+  const std::vector<json> plain = Events(Ok(Video(video, rules)), &plain_report);
+  ASSERT_EQ(plain.size(), events.size());
+  for (size_t i = 0; i < events.size(); ++i) {
+    json without = events[i];
+    without.erase("picture");
+    EXPECT_EQ(without, plain[i]);
+  }
+  EXPECT_EQ(report["tokens_seen"], plain_report["tokens_seen"]);
+  EXPECT_GT(report["session_bytes"].get<int64_t>() - plain_report["session_bytes"].get<int64_t>(), 2 << 20);
+
+  ExpectError(Video(video, Join(rules, {"--pictures", dir_.Write("file", "")})), {"--pictures", "file"});
+  ExpectError(Video(video, {"--pictures", folder}), {"--pictures", "--when"});
+  ExpectError(Video(video, Join(rules, {"--pictures", std::string(2000, 'x')})), {"--pictures", "1024"});
+  ExpectError(Text(dir_.Write("a.log", Log(3)), Join({"--fast", "--pictures", folder}, rules)),
+              {"--pictures", "video"});
+}
+
 TEST_F(RulesTest, ACommandThatFailsOrHangsHoldsUpNothing) {
   const std::string log = dir_.Write("app.log", Log(120));
   const Arguments rules = Join({"--fast", "--when", "who came? => the man"}, eager_);

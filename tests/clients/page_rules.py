@@ -52,6 +52,11 @@ def main():
             "the scores are drawn",
             page.part("score-chart").get_attribute("aria-label").startswith("Scores of 1 rules; "),
         )
+        until("an event shows its picture", lambda: page.inside(".events img"))
+        size = driver.execute_script(
+            "const image = document.querySelector('.events img'); return [image.naturalWidth, image.naturalHeight];"
+        )
+        check("of the clip", size[0] == size[1] and 16 <= size[0] <= 181, str(size))
         page.picture("rules")
         page.inside(".events button")[-1].click()
         until("an event shows its place", lambda: page.part("cursor").is_displayed() and page.inside(".lens img"))
@@ -68,6 +73,14 @@ def main():
         check("in place of the clip", not page.part("clip").is_displayed() and page.part("video").is_displayed())
         looked = page.counter("frames looked at")
         until("and its frames are looked at", lambda: page.counter("frames looked at") > looked + 2)
+        driver.set_window_size(390, 800)
+        until("a phone shows the conversation alone", lambda: not page.part("memory").is_displayed())
+        page.part("show-memory").click()
+        until("and its memory", lambda: page.part("memory").is_displayed())
+        form, memory = (page.part(name).rect for name in ("form", "memory"))
+        check("below the message", form["y"] + form["height"] <= memory["y"] + 1, (form, memory))
+        check("of which enough is seen", memory["height"] >= 120, memory)
+        page.picture("rules-phone")
         page.part("unwatch").click()
         page.content()
 

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "cli/process.h"
+#include "serve/picture_client.h"
+#include "serve/png.h"
 #include "serve/server_process.h"
 #include "serve/session_client.h"
 #include "support/golden.h"
@@ -236,6 +238,93 @@ TEST_F(RulesTest, ManyRulesHoldUpNobody) {
 }
 
 // A reader that takes nothing, and more readers than may read, hold up nobody.
+// The width and height that a PNG file says.
+std::pair<int, int> PngSides(const std::string& png) {
+  if (!png.starts_with("\x89PNG\r\n\x1a\n") || png.size() < 24) return {0, 0};
+  const auto number = [&](size_t at) {
+    int out = 0;
+    for (size_t i = 0; i < 4; ++i) out = out << 8 | static_cast<unsigned char>(png[at + i]);
+    return out;
+  };
+  return {number(16), number(20)};
+}
+
+TEST_F(RulesTest, EventsHaveThePictureThatRaisedThem) {
+  if (!HasFfmpeg()) GTEST_SKIP() << "ffmpeg and ffprobe are not installed";
+  const ServerProcess server(SeeingFlags({"--pot", "128", "--frames-waiting", "4"}), VisionFile("llava.gguf"));
+  Client client(server);
+  const std::string id = Create(client);
+  ASSERT_EQ(server.Post(Path(id, "rules"), Eager("what is it => the man")).status, 201);
+  const auto picture = [&](int64_t event) {
+    return server.Get(Path(id, "events/" + std::to_string(event) + "/picture"));
+  };
+  EXPECT_EQ(picture(1).status, 404);
+  // A text has none, and pictures have themselves.
+  for (int i = 0; i < 24; ++i) client.Append(id, i % 3 == 0 ? "the man came " : "the sea and the sea ");
+  const int64_t of_texts = List(server, id)["last_event_id"];
+  ASSERT_GE(of_texts, 1);
+  EXPECT_EQ(picture(1).status, 404);
+  std::vector<std::string> shown = {"", ""};  // by event
+  for (int i = 0; i < 24; ++i) {
+    const std::string ppm = PpmBytes(20, 12, 10 * i);
+    const HttpAnswer read = client.Do(id, "append", {{"image", DataUrl(ppm)}});
+    ASSERT_EQ(read.status, 200) << read.body;
+    const int64_t newest = List(server, id)["last_event_id"];
+    if (newest == of_texts + std::ssize(shown) - 1) {
+      const auto* const rgb = reinterpret_cast<const uint8_t*>(ppm.data()) + ppm.size() - 3 * 20 * 12;
+      shown.push_back(*EncodePng({rgb, 20, 12}));
+    }
+  }
+  const int64_t newest = List(server, id)["last_event_id"];
+  ASSERT_GT(newest, of_texts);
+  ASSERT_EQ(std::ssize(shown), newest - of_texts + 2);
+  for (const Json& event : Events(server, id, 0, newest)) {
+    const int64_t number = event["id"];
+    EXPECT_EQ(event.contains("picture"), number > of_texts) << event;
+    if (number <= of_texts || number + 16 <= newest) continue;
+    const HttpAnswer answer = server.Get(event["picture"]);
+    ASSERT_EQ(answer.status, 200) << answer.body;
+    EXPECT_EQ(answer.content_type, "image/png");
+    EXPECT_TRUE(answer.body == shown[static_cast<size_t>(number - of_texts + 1)]) << number;
+  }
+  // Frames of a live video, and those that are waited for.
+  int64_t events = newest;
+  for (const bool waits : {false, true}) {
+    const int64_t before = events;
+    // One that learns what is usual now.
+    ASSERT_EQ(server.Delete(Path(id, "rules/" + List(server, id)["data"][0]["id"].get<std::string>())).status, 200);
+    ASSERT_EQ(server.Post(Path(id, "rules"), Eager("what is it => the man")).status, 201);
+    for (int i = 0; i < 40 && events == before; ++i) {
+      const int64_t t_ms = 1000 * i + (waits ? 100000 : 0);
+      const Json frame = {
+          {"frame", DataUrl(PpmBytes(waits ? 100 : 400, 200, 23 * i))}, {"t_ms", t_ms}, {"wait", waits}};
+      ASSERT_EQ(client.Do(id, "append", frame).status, waits ? 200 : 202);
+      if (!waits) WaitFor(server, id, [&](const Json& frames) { return frames["read"] == i + 1; });
+      events = List(server, id)["last_event_id"];
+    }
+    ASSERT_GT(events, before);
+    const auto [width, height] = PngSides(picture(events).body);
+    EXPECT_GT(height, 4);
+    EXPECT_EQ(width, height) << "this encoder is shown the square in the middle";
+  }
+  for (const char* bad : {"0", "-1", "x", "1x", "99999999999999999999"}) {
+    EXPECT_EQ(server.Get(Path(id, std::string("events/") + bad + "/picture")).status, 400) << bad;
+  }
+  EXPECT_EQ(picture(events + 1).status, 404);
+  EXPECT_EQ(server.Get(Path("none", "events/1/picture")).status, 404);
+  // A fork has the rule, and pictures of its own.
+  const std::string fork = client.Do(id, "fork", Json::object()).json()["id"];
+  EXPECT_EQ(server.Get(Path(fork, "events/" + std::to_string(events) + "/picture")).status, 404);
+}
+
+TEST_F(RulesTest, AServerHasRoomForEightSessionsWithRulesByDefault) {
+  const ServerProcess server(SeeingFlags({"--pot", "96"}), VisionFile("llava.gguf"));
+  for (int i = 0; i < 8; ++i) {
+    const HttpAnswer made = server.Post(kSessions, {{"rule_tokens", 192}});
+    EXPECT_EQ(made.status, 201) << i << " " << made.body;
+  }
+}
+
 TEST_F(RulesTest, ReadersAreFewAndHoldUpNobody) {
   ServerProcess server({"--pot", "96", "--connections", "4"});
   Client client(server);

@@ -4,16 +4,18 @@
 
     tools/load/page_scrub.py PROGRAM MODEL [--tokens 1000000] [--seconds 10] [-- SERVE-FLAG...]
 
-The page itself reads a text of at least --tokens tokens. Then the cursor goes to and fro over the whole map, one place
-a frame, for --seconds: first while the session rests, zoomed in as well, then while it reads on. Prints a line of JSON
-for each: frames a second, percentiles of the time between frames, frames that came late (more than 25 ms after the one
-before), and what the page's own thread had to do for a frame. Needs what tests/clients/page.py needs.
+First the page is loaded six times, for the milliseconds to the first paint of its contents. Then it reads a text of at
+least --tokens tokens, and the cursor goes to and fro over the whole map, one place a frame, for --seconds: first while
+the session rests, zoomed in as well, then while it reads on. Prints a line of JSON for each: frames a second,
+percentiles of the time between frames, frames that came late (more than 25 ms after the one before), and what the
+page's own thread had to do for a frame. Needs what tests/clients/page.py needs.
 """
 
 import argparse
 import json
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests/clients"))
@@ -44,6 +46,17 @@ def text_of(n_words):
 def busy_seconds(driver):
     found = driver.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
     return next(m["value"] for m in found if m["name"] == "TaskDuration")
+
+
+def first_paints(driver, url, n=6):
+    asked = "return performance.getEntriesByName('first-contentful-paint').map((entry) => entry.startTime)"
+    times = []
+    for _ in range(n):
+        driver.get(url)
+        while not (told := driver.execute_script(asked)):
+            time.sleep(0.05)
+        times.append(round(told[0]))
+    print(json.dumps(dict(what="first paint", ms=times)), flush=True)
 
 
 def measure(page, what, seconds):
@@ -85,7 +98,7 @@ def main():
     ):
         driver.execute_cdp_cmd("Performance.enable", {})
         page = Page(driver)
-        driver.get(server.url + "/")
+        first_paints(driver, server.url + "/")
         until("the page is there", lambda: page.inside(".welcome"))
         path = Path(folder, "words.txt")
         path.write_text(text_of(args.tokens), encoding="utf-8")

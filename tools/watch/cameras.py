@@ -41,7 +41,7 @@ class Server:
         self.process = subprocess.Popen(
             [args.weir, "serve", "-m", args.model, "--mmproj", args.mmproj, "--pot", "64", "--policy", "window",
              "--answer-pots", "1", "--port", "0", "--threads", str(args.threads), "--budget", str(budget),
-             "--connections", "64"],
+             "--connections", "64", "--form-memory", "0"],
             stderr=subprocess.PIPE, text=True)  # fmt: skip
         said = ""
         for line in self.process.stderr:

@@ -6,7 +6,7 @@ is written is about one thing that went wrong, or that somebody did. Every kind 
 in words which its lines do not repeat. Some of the chatter is about the same things with nothing wrong (a disk that was
 checked, a login that succeeded, a test of the alarm), so that no single word gives an incident away.
 
-A log is a function of (seed, number of lines).
+A log is a function of (seed, number of lines, lines between incidents).
 
     tools/watch/logs.py --lines 10000000 --seed 1 > app.log         the incidents go to standard error, as JSON lines
 """
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 LINES = (12, 40)  # of an incident
 SHARE = 0.75  # of its lines are about it
-BETWEEN = 400  # lines from one incident to the next, on average; never less than a quarter of that
+BETWEEN = 400  # lines from one incident to the next, on average, and never less than a quarter of that
 
 # kind -> (rule, lines)
 INCIDENTS = {
@@ -103,11 +103,11 @@ def _fill(rng, line):
     )
 
 
-def make_log(seed, n_lines):
+def make_log(seed, n_lines, between=BETWEEN):
     """Pairs of a line, without its end, and the incident that begins with it, or None."""
     rng = random.Random(f"log {seed}")
     second, kind, left = 0.0, None, 0
-    until = max(BETWEEN, rng.randint(BETWEEN, 2 * BETWEEN))
+    until = rng.randint(between, 2 * between)
     for number in range(1, n_lines + 1):
         begins = None
         if kind is None and number >= until:
@@ -122,7 +122,7 @@ def make_log(seed, n_lines):
             left -= 1
             if left == 0:
                 kind = None
-                until = number + max(BETWEEN // 4, int(rng.expovariate(1 / BETWEEN)))
+                until = number + max(between // 4, int(rng.expovariate(1 / between)))
 
 
 def rules():
@@ -133,8 +133,9 @@ def main(argv=None):
     parser = argparse.ArgumentParser(description="Writes a log with planted incidents.")
     parser.add_argument("--lines", type=int, default=100000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--between", type=int, default=BETWEEN, help="lines from one incident to the next, on average")
     args = parser.parse_args(argv)
-    for line, begins in make_log(args.seed, args.lines):
+    for line, begins in make_log(args.seed, args.lines, args.between):
         sys.stdout.write(line + "\n")
         if begins is not None:
             print(json.dumps(vars(begins)), file=sys.stderr)

@@ -8,8 +8,8 @@
 A session with six rules lives through `--ends` servers that share a folder (--hand-over) and a journal of webhooks.
 Every server gets some text and is then told to end (SIGTERM), which hands the session over; two of three are killed
 (SIGKILL) as soon as the session has left, while they still send webhooks. A client reads the events with Last-Event-ID
-across all of it. The receiver of the webhooks is down for --down seconds in the middle, refuses some, and takes others
-without an answer.
+across all of it. The receiver of the webhooks is down for --down seconds in the middle, over which most of the ends are
+spread, refuses some, and takes others without an answer.
 
 Prints a row of JSON; exits with 1 if anything was lost, came twice, or came out of order. Needs only Python.
 """
@@ -159,6 +159,8 @@ def main():
             if down_at is None and end >= args.ends // 4:
                 receiver.down()
                 down_at, was_down = time.time(), True
+            if was_down:
+                time.sleep(args.down / (0.6 * args.ends))
             if was_down and time.time() - down_at > args.down:
                 receiver.up()
                 was_down = False

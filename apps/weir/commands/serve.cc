@@ -364,7 +364,7 @@ Action AddServe(CLI::App& sub) {
   sub.remove_option(sub.get_option("--budget"));  // here it is for all sessions together
   sub.add_option("--budget", flags->budget,
                  "bytes that all sessions together may use: 256MiB, 1GiB ...; default: enough for --answer-pots and "
-                 "eight sessions")
+                 "eight sessions with rules")
       ->check(NotEmpty())
       ->type_name("BYTES");
   sub.add_option(

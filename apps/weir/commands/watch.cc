@@ -16,6 +16,7 @@
 #include "commands/command.h"
 #include "duration.h"
 #include "engine/frame_feed.h"
+#include "event_files.h"
 #include "io/json.h"
 #include "line_input.h"
 #include "print.h"
@@ -129,6 +130,7 @@ class Watcher {
       WEIR_RETURN_IF_ERROR(talk_.OpenTurn(Reading()));
       if (frame.gap_ms > 0) WEIR_RETURN_IF_ERROR(MarkGap(frame.gap_ms));
       WEIR_RETURN_IF_ERROR(reader_.ReadPrepared(frame.pixels, append));
+      if (rules_ != nullptr) rules_->See(frame.pixels, reader_.config().transform, frame.source);
       ++n_looked_;
       unchecked_ = true;
     }
@@ -301,6 +303,7 @@ class Schedule {
 Status Follow(const ModelFlags& model_flags, PotFlags& pot_flags, const AnswerFlags& answer, const WatchFlags& flags,
               const RuleFlags& rule_flags) {
   WEIR_ASSIGN_OR_RETURN(std::vector<Rule> rules, ParseRules(rule_flags));
+  if (!rule_flags.pictures.empty()) return InvalidArgument("--pictures needs a video: --follow reads a text");
   TextWatchFlags text = {
       .follow = flags.follow, .system = flags.system, .whole = flags.fast, .json = answer.output == "json"};
   if (!flags.report.empty()) {
@@ -327,6 +330,7 @@ Status Watch(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, 
   WEIR_ASSIGN_OR_RETURN(std::vector<Rule> rules, ParseRules(rule_flags));
   if (!rules.empty()) {
     WEIR_RETURN_IF_ERROR(AddRuleRoom(rule_flags, &pot_flags));
+    if (!rule_flags.pictures.empty()) WEIR_RETURN_IF_ERROR(EventFiles::MakeFolder(rule_flags.pictures));
   }
   if (!flags.every.empty()) {
     if (flags.ask.empty()) return InvalidArgument("--every needs a question: --ask TEXT");

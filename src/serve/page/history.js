@@ -51,6 +51,14 @@ export class History {
     this.frames = thin(this.frames, kFrames);
   }
 
+  // Of a moment whose frame the page did not send: another program did, or the page had not been opened.
+  picture(t_ms, url) {
+    const at = lastAt(this.frames, 't_ms', t_ms);
+    if (this.frames[at]?.t_ms === t_ms) return;
+    this.frames.splice(at + 1, 0, { t_ms, url });
+    this.frames = thin(this.frames, kFrames);
+  }
+
   text(from, to, text, name) {
     this.texts.push({ from, to, text, name });
     this.#characters += text.length;

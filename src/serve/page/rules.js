@@ -45,21 +45,32 @@ export class Rules {
     if (told.trouble) this.say('A check failed: ' + told.trouble, true);
     for await (const event of session.newEvents(told.last_event_id || 0)) {
       if (event.event === 'missed') this.say(event.data.events + ' older events are gone');
-      else this.#tell(event.data, seen);
+      else this.#tell(event.data, seen, session);
     }
     this.draw(session);
     this.onChange();
   }
 
-  #tell(event, seen) {
+  #tell(event, seen, session) {
     this.history.event(event, seen);
     const { events } = this.parts, place = this.history.events.at(-1).seen;
     const text = (event.t_ms > 0 ? clock(event.t_ms) + ' ' : '') + event.state + ': ' + event.when + ' (score ' + event.score.toFixed(1) + ')';
     const button = make('button', { type: 'button', title: 'Show this place' }, text);
     button.addEventListener('click', () => this.onEvent(place));
     events.prepend(make('li', { dataset: { state: event.state } }, button));
+    if (event.picture) this.#show(event, session, button);
     if (events.children.length > 100) events.lastChild.remove();
     events.hidden = false;
+  }
+
+  // The picture of an event, if the server still has it: it keeps those of the newest ones.
+  async #show(event, session, button) {
+    const { history } = this;
+    try {
+      const url = await session.eventPicture(event.id);
+      history.picture(event.t_ms, url);
+      button.prepend(make('img', { src: url, alt: 'what the stream showed' }));
+    } catch { /* the event is told without it */ }
   }
 
   draw(session) {

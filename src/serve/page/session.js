@@ -23,6 +23,16 @@ export class Session {
   fork = async () => new Session(await this.#post('/fork', {}));
   save = (name) => this.#post('/save', { name });
   rules = () => json('GET', this.#path('/rules'));
+  // As a data URL: it goes with what shows it.
+  async eventPicture(id) {
+    const blob = await (await call('GET', this.#path(`/events/${id}/picture`))).blob();
+    return new Promise((done, failed) => {
+      const reader = new FileReader();
+      reader.onload = () => done(reader.result);
+      reader.onerror = () => failed(reader.error);
+      reader.readAsDataURL(blob);
+    });
+  }
   addRule = (rule) => this.#post('/rules', rule);
   deleteRule = (id) => json('DELETE', this.#path('/rules/' + encodeURIComponent(id)));
   end = () => json('DELETE', this.#path('')).catch(() => {});
