@@ -9,6 +9,7 @@ from server import skip
 
 try:
     from selenium import webdriver
+    from selenium.common.exceptions import StaleElementReferenceException
     from selenium.webdriver.chrome.service import Service  # by this name in Debian 12's selenium, too
     from selenium.webdriver.common.by import By
     from selenium.webdriver.common.keys import Keys
@@ -22,7 +23,14 @@ WAIT_S = 120
 
 def until(what, holds, wait_s=WAIT_S):
     end = time.monotonic() + wait_s
-    while not holds():
+
+    def held():
+        try:
+            return holds()
+        except StaleElementReferenceException:  # the page drew it anew meanwhile
+            return False
+
+    while not held():
         if time.monotonic() > end:
             raise SystemExit(f"WRONG not within {wait_s} s: {what}")
         time.sleep(0.1)

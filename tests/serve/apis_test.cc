@@ -316,7 +316,7 @@ TEST_F(ApisTest, ConversationsAreSessions) {
 }
 
 TEST_F(ApisTest, StoredResponsesAreBounded) {
-  const ServerProcess server({"--pot", "96", "--answer-pots", "1"});
+  const ServerProcess server({"--pot", "96", "--answer-pots", "1", "--budget", "8MiB"});
   std::vector<std::string> ids;
   for (int i = 0; i < 12; ++i) {
     const HttpAnswer answer = server.Post(kResponses, Response({{"store", true}, {"max_output_tokens", 2}}));
