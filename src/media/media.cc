@@ -64,10 +64,12 @@ std::string InPlainWords(const std::string& said) {
 }
 
 // Adds the source's name to a child's error. Decoders repeat the names of their sources.
-Status About(const std::string& source, const Status& status) {
+// `confined`: the decoder ran in a sandbox, which may be why it failed.
+Status About(const std::string& source, const Status& status, bool confined) {
   if (status.ok()) return status;
   const std::string name = WithoutPassword(source);
   std::string what = InPlainWords(status.message());
+  if (confined && what.find("ermission denied") != what.npos) what += " (--no-media-sandbox gives it more rights)";
   for (size_t at = 0; name != source && (at = what.find(source, at)) != std::string::npos; at += name.size()) {
     what.replace(at, source.size(), name);
   }
@@ -198,11 +200,11 @@ Result<MediaInfo> ProbeMedia(const std::string& source, const MediaOptions& opti
   while (true) {
     if (n == kMaxProbeBytes) return Corrupt("{}: ffprobe's answer is longer than a MiB", source);
     const Result<int64_t> got = child->Read(reinterpret_cast<uint8_t*>(text.data()) + n, kMaxProbeBytes - n);
-    if (!got.ok()) return About(source, got.status());
+    if (!got.ok()) return About(source, got.status(), options.sandbox);
     if (*got == 0) break;
     n += *got;
   }
-  WEIR_RETURN_IF_ERROR(About(source, child->Finish()));
+  WEIR_RETURN_IF_ERROR(About(source, child->Finish(), options.sandbox));
   text.resize(static_cast<size_t>(n));
   return ParseProbe(source, text, child->Complaint(), options);
 }
@@ -234,10 +236,11 @@ Result<Image> DecodeImage(const std::string& source, Ledger& ledger, const Media
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Child> child,
                         StartDecoder(argv, input, PictureLimits(options), options.sandbox));
   const Result<bool> read = ReadPpm(ReadsFrom(*child, nullptr), allocate);
-  if (!read.ok()) return About(source, read.status());
+  if (!read.ok()) return About(source, read.status(), options.sandbox);
   const Status finished = child->Finish();
   if (!*read) {
-    return finished.ok() ? Corrupt("{}: ffmpeg found no picture in it", source) : About(source, finished);
+    return finished.ok() ? Corrupt("{}: ffmpeg found no picture in it", source)
+                         : About(source, finished, options.sandbox);
   }
   return out;
 }
@@ -281,7 +284,7 @@ Result<bool> FrameReader::Next(Frame* frame, const std::atomic<bool>* stop) {
   Result<bool> read = ReadFrame(frame, stop);
   if (read.ok() && *read) return true;
   ended_ = true;
-  if (!read.ok()) status_ = About(source_, read.status());
+  if (!read.ok()) status_ = About(source_, read.status(), options_.media.sandbox);
   child_.reset();
   pixels_ = HostBuffer();
   return status_.ok() ? Result<bool>(false) : Result<bool>(status_);
