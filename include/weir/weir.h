@@ -219,9 +219,11 @@ typedef struct weir_session_options {
                      part of the session's bytes: 16 MiB (16777216) are enough for most forms, 1 MiB is the
                      least. A form that does not fit is refused, and an answer whose form needs more ends with
                      WEIR_UNSUPPORTED. 0: no answer is held to a form */
+  int32_t no_media_sandbox; /* ffmpeg reaches what this process reaches; 0: itself and the source alone, where the
+                               kernel can do that. For one that cannot start so, as those of snap packages */
 } weir_session_options;
 #define WEIR_SESSION_OPTIONS_INIT \
-  { sizeof(weir_session_options), NULL, 0, 0, 0, 0, NULL, 0, NULL, NULL, 0, 0, NULL, 0, NULL, NULL, 0, 0, 0, 0 }
+  { sizeof(weir_session_options), NULL, 0, 0, 0, 0, NULL, 0, NULL, NULL, 0, 0, NULL, 0, NULL, NULL, 0, 0, 0, 0, 0 }
 
 /* `options` may be NULL. The caller owns *session and closes it. With WEIR_OVER_BUDGET the error message gives the
  * smallest budget that works. */

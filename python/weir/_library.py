@@ -164,6 +164,7 @@ class SessionOptions(_Sized):
         ("lookup", c_int32),
         ("draft_most", c_int32),
         ("form_bytes", c_int64),
+        ("no_media_sandbox", c_int32),
     ]
 
 

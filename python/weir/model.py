@@ -124,6 +124,7 @@ class Model:
         cache_type: str | tuple[str, str] = "f16",
         rule_tokens: int = 96,
         form_bytes: int = 16 << 20,
+        media_sandbox: bool = True,
         lookup: int = 0,
         draft_most: int | None = None,
     ) -> Session:
@@ -139,6 +140,7 @@ class Model:
         "small". rule_tokens: slots beside the pot that are kept free for the question of a rule (Session.when()), in
         tokens; 0: there are no rules. form_bytes: memory for answers that are held to a form (schema=, regex=, ...), a
         part of the session's; an answer whose form needs more is an UnsupportedError; 0: there are no forms.
+        media_sandbox: ffmpeg reaches nothing but itself and the source, on Linux; False for one that cannot start so.
         lookup: several tokens a step, guessed from what was read and written before, at most so many; draft_most: by
         the model's draft, 0 for none. Answers stay the same.
         """
@@ -163,6 +165,7 @@ class Model:
             cache_type=cache_type,
             rule_tokens=rule_tokens,
             form_bytes=form_bytes,
+            media_sandbox=media_sandbox,
             lookup=lookup,
             draft_most=draft_most,
         )

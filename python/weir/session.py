@@ -115,6 +115,7 @@ class Session:
             rule_tokens=whole(options["rule_tokens"], "rule_tokens"),
             lookup=whole(options["lookup"], "lookup"),
             form_bytes=whole(options["form_bytes"], "form_bytes", bits=64),
+            no_media_sandbox=not options["media_sandbox"],
             draft_most=0 if draft_most is None else whole(draft_most, "draft_most") or -1,
         )
         if rule is not None:

@@ -73,6 +73,7 @@ Result<Session::AppendOptions> BeginPicture(weir_session* session, uint32_t flag
 MediaOptions MediaFor(const weir_session& session) {
   MediaOptions media;
   media.max_side = session.pictures->room().max_side;
+  media.sandbox = session.opened.media_sandbox;
   return media;
 }
 
@@ -152,6 +153,7 @@ Result<OpenedWith> OptionsFor(weir_model& model, const weir_session_options& giv
   WEIR_ASSIGN_OR_RETURN(out.recall, RecallFor(given));
   WEIR_RETURN_IF_ERROR(AddRecall(out.recall, *model.loaded, &options));
   out.form_bytes = given.form_bytes;
+  out.media_sandbox = given.no_media_sandbox == 0;
   WEIR_RETURN_IF_ERROR(AddForms(out.form_bytes, &options));
   if (options.aside_slots > 0) options.beside.push_back(RuleRoom(kMaxRules, options.aside_slots));
   return out;

@@ -39,6 +39,7 @@ struct OpenedWith {
   PrunerSpec prune;
   RecallOptions recall;
   int64_t form_bytes = 0;
+  bool media_sandbox = true;
 };
 
 // An answer between weir_session_begin_answer() and weir_session_end_answer().

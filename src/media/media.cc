@@ -69,7 +69,8 @@ Status About(const std::string& source, const Status& status, bool confined) {
   if (status.ok()) return status;
   const std::string name = WithoutPassword(source);
   std::string what = InPlainWords(status.message());
-  if (confined && what.find("ermission denied") != what.npos) what += " (--no-media-sandbox gives it more rights)";
+  if (confined && what.find("ermission denied") != what.npos)
+    what += " (without its sandbox it has more rights: --no-media-sandbox)";
   for (size_t at = 0; name != source && (at = what.find(source, at)) != std::string::npos; at += name.size()) {
     what.replace(at, source.size(), name);
   }

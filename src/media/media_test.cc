@@ -447,7 +447,7 @@ TEST_F(MediaTest, ADecoderThatIsTakenOverReachesNothingElse) {
   std::thread([&] { sandbox = EnterSandbox({}); }).join();
   if (!sandbox.ok()) GTEST_SKIP() << sandbox.message();
   const std::string path = Write("a.ppm", CommentedPpm(8, 8)), secret = Write("secret", "nobody may know");
-  ExpectRefused(path, StatusCode::kCorrupt, "ermission denied (--no-media-sandbox", Broken("cat " + secret + " >&2"));
+  ExpectRefused(path, StatusCode::kCorrupt, "ermission denied (without its sandbox", Broken("cat " + secret + " >&2"));
   const std::string left = (folder_ / "left").string();
   ExpectRefused(path, StatusCode::kCorrupt, "ermission denied", Broken("echo x >" + left));
   EXPECT_FALSE(fs::exists(left));

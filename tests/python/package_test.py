@@ -6,6 +6,7 @@ One file, although long: the tests share one tiny model and the helpers that mak
 
 import asyncio
 import copy
+import ctypes
 import dataclasses
 import enum
 import gc
@@ -22,6 +23,7 @@ import unittest
 import weakref
 from pathlib import Path
 from typing import Literal
+from unittest import mock
 
 import numpy as np
 import weir
@@ -224,6 +226,22 @@ class PackageTest(unittest.TestCase):
                 s.ask("?").value()
             with self.assertRaises(weir.InvalidArgumentError):
                 s.ask("?", regex="a", grammar='root ::= "a"').read()
+
+    def test_decoders_are_confined_unless_it_is_said_otherwise(self):
+        if ctypes.CDLL(None).syscall(444, None, ctypes.c_size_t(0), 1) < 1:  # landlock_create_ruleset: its version
+            self.skipTest("this kernel has no Landlock")
+        with tempfile.TemporaryDirectory() as folder:
+            picture, left = Path(folder) / "a.bin", Path(folder) / "left"
+            picture.write_bytes(b"no picture")
+            for name in ("ffmpeg", "ffprobe"):
+                (Path(folder) / name).write_text(f"#!/bin/sh\necho x >{left}\n")
+                (Path(folder) / name).chmod(0o755)
+            with mock.patch.dict(os.environ, PATH=f"{folder}:{os.environ['PATH']}"):
+                for confined in (True, False):
+                    with self.seeing.session(pot=96, picture_side=64, media_sandbox=confined) as s:
+                        with self.assertRaises(weir.WeirError):
+                            s.append(picture)
+                    self.assertEqual(left.exists(), not confined)
 
     def test_memory_for_forms_is_the_sessions(self):
         with self.model.session(pot=96, form_bytes=0) as none, self.model.session(pot=96) as s:
