@@ -15,7 +15,8 @@
 
 namespace weir::app {
 
-int64_t EventFiles::Bytes() { return PageRound(3 * kMostPixels) + PngBytes(kMostPixels); }
+int64_t EventFiles::Bytes() { return PageRound(3 * kMostPixels) + MostPngBytes(); }
+int64_t EventFiles::MostPngBytes() { return PngBytes(kMostPixels); }
 
 Status EventFiles::MakeFolder(const std::string& folder) {
   if (folder.size() > kMostFolderBytes) {
@@ -30,7 +31,7 @@ Status EventFiles::MakeFolder(const std::string& folder) {
 
 Result<std::unique_ptr<EventFiles>> EventFiles::Make(const std::string& folder, Ledger& ledger) {
   WEIR_ASSIGN_OR_RETURN(HostBuffer pixels, HostBuffer::Allocate(ledger, MemTag::kVision, 3 * kMostPixels));
-  WEIR_ASSIGN_OR_RETURN(Reservation rest, ledger.Reserve(MemTag::kVision, PngBytes(kMostPixels)));
+  WEIR_ASSIGN_OR_RETURN(Reservation rest, ledger.Reserve(MemTag::kVision, MostPngBytes()));
   const std::time_t now = std::time(nullptr);
   std::tm utc{};
   gmtime_r(&now, &utc);
@@ -46,9 +47,9 @@ void EventFiles::See(const float* input, const ImageTransform& transform, Pictur
   size_ = CopySmall(input, transform, source, kMostPixels, pixels_.data());
 }
 
-Result<std::string> EventFiles::Write(int64_t event) {
-  if (size_.width == 0) return std::string();
-  WEIR_ASSIGN_OR_RETURN(const std::string png, EncodePng({pixels_.data(), size_.width, size_.height}));
+Result<EventFiles::File> EventFiles::Write(int64_t event) {
+  if (size_.width == 0) return File();
+  WEIR_ASSIGN_OR_RETURN(std::string png, EncodePng({pixels_.data(), size_.width, size_.height}));
   std::string path = PathOf(event);
   std::FILE* const file = std::fopen(path.c_str(), "wbx");
   if (file == nullptr) return IoError("{}: {}", path, std::strerror(errno));
@@ -59,7 +60,7 @@ Result<std::string> EventFiles::Write(int64_t event) {
     return IoError("{}: {}", path, std::strerror(error));
   }
   if (event > kMostFiles) (void)std::remove(PathOf(event - kMostFiles).c_str());
-  return path;
+  return File{std::move(path), std::move(png)};
 }
 
 }  // namespace weir::app

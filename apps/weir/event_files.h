@@ -22,6 +22,8 @@ class EventFiles {
 
   // What Make() reserves, and what writing a file takes.
   static int64_t Bytes();
+  // Of a file, and of making it.
+  static int64_t MostPngBytes();
   // Makes the folder if there is none. kIo where that fails, or nothing can be written there; kInvalidArgument for a
   // long name.
   static Status MakeFolder(const std::string& folder);
@@ -29,9 +31,11 @@ class EventFiles {
 
   // The stream shows this now: an input that Preprocess() made of a picture of size `source`.
   void See(const float* input, const ImageTransform& transform, PictureSize source);
-  // The path of the event's file; empty where the stream showed nothing yet. REQUIRES: events are 1, 2, ... in order.
-  // kIo.
-  Result<std::string> Write(int64_t event);
+  struct File {
+    std::string path, png;  // empty where the stream showed nothing yet
+  };
+  // The event's file. REQUIRES: events are 1, 2, ... in order. kIo.
+  Result<File> Write(int64_t event);
 
  private:
   EventFiles(std::string stem, Reservation reservation, HostBuffer pixels)

@@ -26,12 +26,16 @@ CLI::Option* AddMqttFlags(CLI::App& app, MqttFlags* flags) {
       ->needs(mqtt)
       ->capture_default_str()
       ->type_name("TOPIC");
+  app.add_flag("--mqtt-pictures", flags->pictures,
+               "publish what the video showed at an event as well, as PNG; Home Assistant finds it as an image")
+      ->needs(mqtt);
   return mqtt;
 }
 
 Result<MqttOptions> ToMqtt(const MqttFlags& flags) {
   MqttOptions out = {.address = flags.address, .ca_file = flags.ca_file, .discovery = flags.discovery};
   out.retained_bytes = flags.retained_bytes;
+  out.picture_bytes = flags.pictures ? flags.picture_bytes : 0;
   if (!flags.password_file.empty()) {
     WEIR_ASSIGN_OR_RETURN(out.password, ReadTextFile(flags.password_file, 1 << 12));
     while (!out.password.empty() && (out.password.back() == '\n' || out.password.back() == '\r'))

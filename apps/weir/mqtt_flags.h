@@ -11,7 +11,9 @@ namespace weir::app {
 
 struct MqttFlags {
   std::string address, password_file, ca_file, discovery = MqttOptions().discovery;
-  int64_t retained_bytes = MqttOptions().retained_bytes;  // set by the command
+  bool pictures = false;
+  int64_t retained_bytes = MqttOptions().retained_bytes;  // both set by the command
+  int64_t picture_bytes = 0;
 };
 CLI::Option* AddMqttFlags(CLI::App& app, MqttFlags* flags);
 

@@ -96,6 +96,9 @@ Result<std::vector<Rule>> ParseRules(const RuleFlags& flags) {
     rule->tuning = tuning;
     out.push_back(*std::move(rule));
   }
+  if (flags.mqtt.pictures && flags.pictures.empty()) {
+    return InvalidArgument("--mqtt-pictures needs --pictures FOLDER, where the same pictures are written");
+  }
   return out;
 }
 
@@ -204,7 +207,8 @@ Status RuleWatch::Tell(const std::vector<RuleEvent>& events, const nlohmann::ord
     ++n_events_;
     Json line = ToJson(event);
     if (more.is_object()) line.update(more);
-    const std::string picture = WritePicture(event.id);
+    EventFiles::File file = WritePicture(event.id);
+    const std::string picture = std::move(file.path);
     if (!picture.empty()) line["picture"] = picture;
     const std::string text = JsonText(line) + "\n";
     const char* const state = event.began ? "began" : "ended";
@@ -214,7 +218,10 @@ Status RuleWatch::Tell(const std::vector<RuleEvent>& events, const nlohmann::ord
       Print(stdout, "[{}] {} {}: {} (score {:.1f}, since {})\n", TimeText(event.t_ms), event.rule, state,
             Printable(event.when), event.score, TimeText(event.since_ms));
     }
-    if (mqtt_ != nullptr) mqtt_->Post(mqtt_name_, event.rule, event.began, JsonText(line));
+    if (mqtt_ != nullptr) {
+      mqtt_->Post(mqtt_name_, event.rule, event.began, JsonText(line));
+      if (!file.png.empty()) mqtt_->Show(mqtt_name_, event.rule, std::move(file.png));
+    }
     if (command_ == nullptr) continue;
     command_->Post({.name = fmt::format("event {}", event.id),
                     .environment = {{"WEIR_EVENT_ID", fmt::format("{}", event.id)},
@@ -229,16 +236,16 @@ Status RuleWatch::Tell(const std::vector<RuleEvent>& events, const nlohmann::ord
   return events.empty() ? Status() : FlushOutput();
 }
 
-std::string RuleWatch::WritePicture(int64_t event) {
+EventFiles::File RuleWatch::WritePicture(int64_t event) {
   if (files_ == nullptr) return {};
-  auto path = files_->Write(event);
-  if (path.ok()) {
+  auto file = files_->Write(event);
+  if (file.ok()) {
     n_pictures_failed_ = 0;
-    return *std::move(path);
+    return *std::move(file);
   }
   // An event is told all the same; one line for the first of a row is enough.
   if (n_pictures_failed_++ == 0) {
-    Print(stderr, "weir: warning: no picture of event {}: {}\n", event, Printable(path.status().message()));
+    Print(stderr, "weir: warning: no picture of event {}: {}\n", event, Printable(file.status().message()));
   }
   return {};
 }

@@ -23,10 +23,10 @@ inline constexpr int kRuleTokens = 192;
 struct RuleFlags {
   std::vector<std::string> when;
   std::string then, cooldown, pictures, then_limit = "30s";
-  int check = 0;                                 // 0: a default of the kind of stream
-  bool scores = false;                           // a line for every check
-  MqttFlags mqtt = {.retained_bytes = 1 << 20};  // kMaxRules are less
-  std::string mqtt_name = "watch";               // in the place of a session
+  int check = 0;        // 0: a default of the kind of stream
+  bool scores = false;  // a line for every check
+  MqttFlags mqtt = {.retained_bytes = 1 << 20, .picture_bytes = EventFiles::MostPngBytes()};  // kMaxRules are less
+  std::string mqtt_name = "watch";  // in the place of a session
   RuleTuning tuning;
 };
 // --when; and all flags.
@@ -73,7 +73,7 @@ class RuleWatch {
   void TellScores(int64_t t_ms, const nlohmann::ordered_json& more) const;
   Status Tell(const std::vector<RuleEvent>& events, const nlohmann::ordered_json& more);
   // The path of the event's picture; empty: there is none.
-  std::string WritePicture(int64_t event);
+  EventFiles::File WritePicture(int64_t event);
 
   Session& session_;
   std::vector<Reservation> room_;

@@ -39,7 +39,8 @@ constexpr std::chrono::seconds kFarewell{2};     // at the end
 struct Message {
   std::string topic, payload;
   bool retain = false;
-  bool event = false;  // may be dropped where there are too many
+  // Of events and pictures the oldest are dropped where there are too many.
+  enum class Kind { kState, kEvent, kPicture } kind = Kind::kState;
   size_t bytes() const { return BytesOf(topic, payload); }
   // Of memory, here or as what is retained.
   static size_t BytesOf(const std::string& topic, const std::string& payload) {
@@ -59,7 +60,8 @@ class Mosquitto : public MqttPublisher {
       : room_(std::move(room)),
         most_retained_(static_cast<size_t>(options.retained_bytes)),
         address_(std::move(address)),
-        discovery_(options.discovery) {
+        discovery_(options.discovery),
+        picture_bytes_(options.picture_bytes) {
     InitLibrary();
     std::random_device random;
     client_ = mosquitto_new(fmt::format("weir-{:08x}", random()).c_str(), true, this);
@@ -112,25 +114,33 @@ class Mosquitto : public MqttPublisher {
   }
 
   void Watch(const std::string& session, const std::string& rule, const std::string& when, bool holds) override {
-    if (!discovery_.empty()) Retain(SensorTopic(session, rule), Sensor(session, rule, when));
+    if (!discovery_.empty()) {
+      Retain(SensorTopic("binary_sensor", session, rule), Sensor(session, rule, when));
+      if (shows()) Retain(SensorTopic("image", session, rule), Image(session, rule, when));
+    }
     Retain(RuleTopic(session, rule, "state"), holds ? "ON" : "OFF");
   }
 
   void Forget(const std::string& session, const std::string& rule) override {
-    const std::string sensor = SensorTopic(session, rule),
+    const std::string sensor = SensorTopic("binary_sensor", session, rule), image = SensorTopic("image", session, rule),
                       state = RuleTopic(session, rule, rule.empty() ? "" : "state");
     std::vector<std::string> gone;
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       for (auto it = retained_.begin(); it != retained_.end();) {
-        const bool match = rule.empty() ? it->first.starts_with(sensor) || it->first.starts_with(state)
-                                        : it->first == sensor || it->first == state;
+        const std::string& topic = it->first;
+        const bool match = rule.empty()
+                               ? topic.starts_with(sensor) || topic.starts_with(image) || topic.starts_with(state)
+                               : topic == sensor || topic == image || topic == state;
         if (!match) {
           ++it;
           continue;
         }
         n_retained_bytes_ -= Message::BytesOf(it->first, it->second);
-        gone.push_back(it->first);
+        gone.push_back(topic);
+        if (shows() && topic.starts_with(state)) {
+          gone.push_back(topic.substr(0, topic.rfind('/')) + "/picture");
+        }
         it = retained_.erase(it);
       }
     }
@@ -138,8 +148,15 @@ class Mosquitto : public MqttPublisher {
   }
 
   void Post(const std::string& session, const std::string& rule, bool began, std::string json) override {
-    Enqueue({RuleTopic(session, rule, "event"), std::move(json), false, true});
+    Enqueue({RuleTopic(session, rule, "event"), std::move(json), false, Message::Kind::kEvent});
     Retain(RuleTopic(session, rule, "state"), began ? "ON" : "OFF");
+  }
+
+  bool shows() const override { return picture_bytes_ > 0; }
+
+  void Show(const std::string& session, const std::string& rule, std::string png) override {
+    if (!shows()) return;
+    Enqueue({RuleTopic(session, rule, "picture"), std::move(png), true, Message::Kind::kPicture});
   }
 
   Counters counters() const override {
@@ -172,19 +189,29 @@ class Mosquitto : public MqttPublisher {
     return out;
   }
   // Without a rule: what all sensors of the session begin with.
-  std::string SensorTopic(const std::string& session, const std::string& rule) const {
-    return discovery_ + "/binary_sensor/" + SensorName(session, rule) + (rule.empty() ? "" : "/config");
+  std::string SensorTopic(const char* component, const std::string& session, const std::string& rule) const {
+    return discovery_ + "/" + component + "/" + SensorName(session, rule) + (rule.empty() ? "" : "/config");
   }
   std::string Sensor(const std::string& session, const std::string& rule, const std::string& when) const {
-    return JsonText({{"name", when},
-                     {"unique_id", SensorName(session, rule)},
-                     {"state_topic", RuleTopic(session, rule, "state")},
-                     {"json_attributes_topic", RuleTopic(session, rule, "event")},
-                     {"availability_topic", StatusTopic()},
-                     {"device",
-                      {{"identifiers", Json::array({SensorName(session, "")})},
-                       {"name", "Weir " + session},
-                       {"manufacturer", "Weir"}}}});
+    Json out = Entity(session, rule, when, "");
+    out["state_topic"] = RuleTopic(session, rule, "state");
+    out["json_attributes_topic"] = RuleTopic(session, rule, "event");
+    return JsonText(out);
+  }
+  std::string Image(const std::string& session, const std::string& rule, const std::string& when) const {
+    Json out = Entity(session, rule, when, "_picture");
+    out["image_topic"] = RuleTopic(session, rule, "picture");
+    out["content_type"] = "image/png";
+    return JsonText(out);
+  }
+  Json Entity(const std::string& session, const std::string& rule, const std::string& when, const char* end) const {
+    return {{"name", when},
+            {"unique_id", SensorName(session, rule) + end},
+            {"availability_topic", StatusTopic()},
+            {"device",
+             {{"identifiers", Json::array({SensorName(session, "")})},
+              {"name", "Weir " + session},
+              {"manufacturer", "Weir"}}}};
   }
 
   void Retain(std::string topic, std::string payload) {
@@ -210,7 +237,9 @@ class Mosquitto : public MqttPublisher {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       message.payload.shrink_to_fit();
-      if (message.event && std::ssize(message.payload) > kMostMessageBytes) {
+      using enum Message::Kind;
+      if ((message.kind == kEvent && std::ssize(message.payload) > kMostMessageBytes) ||
+          (message.kind == kPicture && std::ssize(message.payload) > picture_bytes_)) {
         ++counters_.dropped;
         return;
       }
@@ -220,28 +249,35 @@ class Mosquitto : public MqttPublisher {
       }
       Count(message);
       queue_.push_back(std::move(message));
-      while (n_events_ > kMostEvents || (n_event_bytes_ > kMostBytes && n_events_ > 1)) DropOldest(true);
+      while (n_events_ > kMostEvents || (n_event_bytes_ > kMostBytes && n_events_ > 1)) DropOldest(kEvent);
+      while (n_pictures_ > kMostPictures) DropOldest(kPicture);
       // Ends of sensors that nobody takes.
-      while (n_other_bytes_ > most_retained_) DropOldest(false);
+      while (n_state_bytes_ > most_retained_) DropOldest(kState);
     }
     Pump();
   }
   // REQUIRES for all these: mutex_.
   void Count(const Message& message) {
-    (message.event ? n_event_bytes_ : n_other_bytes_) += message.bytes();
-    if (message.event) ++n_events_;
+    if (message.kind == Message::Kind::kState) n_state_bytes_ += message.bytes();
+    if (message.kind == Message::Kind::kPicture) ++n_pictures_;
+    if (message.kind != Message::Kind::kEvent) return;
+    n_event_bytes_ += message.bytes();
+    ++n_events_;
   }
   void Removed(const Message& message) {
-    (message.event ? n_event_bytes_ : n_other_bytes_) -= message.bytes();
-    if (message.event) --n_events_;
+    if (message.kind == Message::Kind::kState) n_state_bytes_ -= message.bytes();
+    if (message.kind == Message::Kind::kPicture) --n_pictures_;
+    if (message.kind != Message::Kind::kEvent) return;
+    n_event_bytes_ -= message.bytes();
+    --n_events_;
   }
   void PushFront(Message message) {
     Count(message);
     queue_.push_front(std::move(message));
   }
   // One of that kind waits.
-  void DropOldest(bool event) {
-    const auto oldest = std::ranges::find_if(queue_, [&](const Message& m) { return m.event == event; });
+  void DropOldest(Message::Kind kind) {
+    const auto oldest = std::ranges::find_if(queue_, [&](const Message& m) { return m.kind == kind; });
     Removed(*oldest);
     queue_.erase(oldest);
     ++counters_.dropped;
@@ -256,24 +292,30 @@ class Mosquitto : public MqttPublisher {
   }
 
   // Hands messages to the library while the broker confirms them. One thread at a time does it, so that their order
-  // stays; the lock is not held while the library has its own.
+  // stays; the lock is not held while the library has its own. A picture goes alone, so that one at most is in the
+  // library's memory.
   void Pump() {
     std::unique_lock<std::mutex> lock(mutex_);
     if (pumping_) return;
     pumping_ = true;
     while (connected_ && !queue_.empty() && n_under_way_ < kMostUnderWay) {
+      const bool picture = queue_.front().kind == Message::Kind::kPicture;
+      if (picture && n_under_way_ > 0) break;
       Message message = std::move(queue_.front());
       queue_.pop_front();
       Removed(message);
-      ++n_under_way_;
+      const int places = picture ? kMostUnderWay : 1;
+      picture_under_way_ = picture;
+      n_under_way_ += places;
       lock.unlock();
       const int code =
           mosquitto_publish(client_, nullptr, message.topic.c_str(), static_cast<int>(message.payload.size()),
                             message.payload.data(), kQos, message.retain);
       lock.lock();
       if (code == MOSQ_ERR_SUCCESS) continue;
-      --n_under_way_;
-      if (message.event) ++counters_.dropped;
+      n_under_way_ -= places;
+      picture_under_way_ = false;
+      if (message.kind != Message::Kind::kState) ++counters_.dropped;
       trouble_ = mosquitto_strerror(code);
     }
     pumping_ = false;
@@ -330,7 +372,7 @@ class Mosquitto : public MqttPublisher {
   void Published() {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
-      --n_under_way_;
+      n_under_way_ -= std::exchange(picture_under_way_, false) ? kMostUnderWay : 1;
       ++counters_.published;
     }
     Pump();
@@ -340,6 +382,7 @@ class Mosquitto : public MqttPublisher {
   const size_t most_retained_;
   const MqttAddress address_;
   const std::string discovery_;
+  const int64_t picture_bytes_;
   mosquitto* client_ = nullptr;
   std::string error_;  // the library's last one; of the thread alone
   std::thread thread_;
@@ -348,15 +391,21 @@ class Mosquitto : public MqttPublisher {
   std::condition_variable changed_;
   std::map<std::string, std::string> retained_;  // by topic
   std::list<Message> queue_;  // a deque moves messages, and short ones would keep the memory of long ones
-  size_t n_events_ = 0, n_event_bytes_ = 0, n_other_bytes_ = 0;  // in the queue
+  size_t n_events_ = 0, n_event_bytes_ = 0, n_state_bytes_ = 0, n_pictures_ = 0;  // in the queue
   size_t n_retained_bytes_ = 0;
-  bool too_many_ = false;  // rules: some have no state
-  int n_under_way_ = 0;
+  bool too_many_ = false;           // rules: some have no state
+  int n_under_way_ = 0;             // messages, or kMostUnderWay for a picture
+  bool picture_under_way_ = false;  // and nothing else
   bool connected_ = false, pumping_ = false, stop_ = false;
   bool refused_ = false;  // by the broker, which is the reason to tell
   Counters counters_;
   std::string trouble_;
 };
+
+// Those that wait, one that is under way, with its packet, and one that is being made.
+int64_t PictureBytes(const MqttOptions& options) {
+  return options.picture_bytes * (static_cast<int64_t>(MqttPublisher::kMostPictures) + 3);
+}
 
 }  // namespace
 
@@ -365,7 +414,7 @@ int64_t MqttPublisher::MemoryBytes(const MqttOptions& options) {
   // What is retained is there, and once more in the queue; a message that is under way, in the library and as a packet.
   constexpr int64_t kLibrary = 256 << 10;
   return static_cast<int64_t>(kMostBytes) + 2 * options.retained_bytes + 2 * kMostUnderWay * kMostMessageBytes +
-         kLibrary;
+         kLibrary + PictureBytes(options);
 }
 
 Result<std::unique_ptr<MqttPublisher>> MqttPublisher::Make(const MqttOptions& options, Ledger& ledger) {

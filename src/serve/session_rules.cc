@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "serve/png.h"
+
 namespace weir {
 
 bool SessionRules::Check(const std::string& id, Session& session, const Conversation& conversation, int64_t t_ms,
@@ -24,6 +26,7 @@ bool SessionRules::Check(const std::string& id, Session& session, const Conversa
     const std::string text = JsonText(json);
     events->Push(event.id, event.began ? "began" : "ended", text);
     if (mqtt != nullptr) mqtt->Post(id, event.rule, event.began, text);
+    if (mqtt != nullptr && mqtt->shows() && json.contains("picture")) Show(id, event);
     const auto watched =
         std::ranges::find_if(set.rules(), [&](const RuleSet::Watched& other) { return other.rule.id == event.rule; });
     if (watched == set.rules().end() || watched->rule.webhook.empty()) continue;
@@ -42,6 +45,17 @@ int64_t SessionRules::BytesBeside(const SessionOptions& options, const EncoderCo
 
 void SessionRules::Tell(const std::string& id, const RuleSet::Watched& watched) const {
   if (mqtt != nullptr) mqtt->Watch(id, watched.rule.id, watched.rule.when(), watched.tracker.holds());
+}
+
+void SessionRules::Show(const std::string& id, const RuleEvent& event) {
+  const auto copy = pictures->Get(event.id);
+  if (!copy) return;
+  auto png = EncodePng(copy->view());
+  if (!png.ok()) {
+    trouble = png.status().message();
+    return;
+  }
+  mqtt->Show(id, event.rule, *std::move(png));
 }
 
 Json SessionRules::Save(const std::vector<WebhookQueue::Event>& leaving) const {

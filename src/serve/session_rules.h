@@ -56,6 +56,10 @@ struct SessionRules {
   WebhookSender* webhooks = nullptr;              // of the server; nullptr: it sends none
   MqttPublisher* mqtt = nullptr;                  // of the server; nullptr: it has no broker
   std::string trouble;                            // of the last check; empty: none
+
+ private:
+  // To those who watch all rules: the event's picture, which is kept.
+  void Show(const std::string& id, const RuleEvent& event);
 };
 
 // A rule with its score at the last check.

@@ -30,6 +30,7 @@
 #include "rules/rule_room.h"
 #include "serve/mqtt_address.h"
 #include "serve/mqtt_publisher.h"
+#include "serve/picture_client.h"
 #include "serve/server_process.h"
 #include "serve/session_client.h"
 #include "support/golden.h"
@@ -309,6 +310,61 @@ TEST_F(MqttTest, MemoryStaysWithinWhatIsReserved) {
   EXPECT_EQ(ledger_.used_bytes(), 0);
 }
 
+// The newest picture of a rule is enough; a picture that is too large is none.
+TEST_F(MqttTest, PicturesAreRetainedAndBounded) {
+  Broker broker;
+  const MqttOptions options = {.address = broker.Address(), .picture_bytes = 200 << 10};
+  const int64_t before = testing::HeapInUse();
+  auto publisher = MqttPublisher::Make(options, ledger_);
+  ASSERT_TRUE(publisher.ok());
+  EXPECT_EQ(ledger_.used_bytes(), MqttPublisher::MemoryBytes(options));
+  const auto picture = [](size_t size, int i) { return std::string(size, static_cast<char>('a' + i)); };
+  for (int i = 0; i < 26; ++i) (*publisher)->Show("s-1", "door", picture(200 << 10, i));
+  EXPECT_EQ((*publisher)->counters().dropped, 0) << "a newer one of the same rule takes the place";
+  (*publisher)->Show("s-1", "door", picture((200 << 10) + 1, 0));
+  EXPECT_EQ((*publisher)->counters().dropped, 1);
+  for (size_t i = 0; i < MqttPublisher::kMostPictures + 2; ++i) {
+    const std::string rule = "rule-" + std::to_string(i);
+    (*publisher)->Watch("s-1", rule, "it is there", false);
+    (*publisher)->Show("s-1", rule, picture(200 << 10, static_cast<int>(i)));
+  }
+  EXPECT_EQ((*publisher)->counters().dropped, 4) << "those of the door and of the first two";
+  EXPECT_LE(testing::HeapInUse() - before, MqttPublisher::MemoryBytes(options));
+
+  broker.Up();
+  const Subscriber first(broker);
+  for (size_t i = 2; i < MqttPublisher::kMostPictures + 2; ++i) {
+    const std::string topic = "weir/s-1/rule-" + std::to_string(i) + "/picture";
+    EXPECT_TRUE(first.Sees(topic, picture(200 << 10, static_cast<int>(i)))) << topic;
+  }
+  EXPECT_TRUE(first.Of("weir/s-1/rule-0/picture").empty());
+  ASSERT_TRUE(Within(std::chrono::seconds(20), [&] { return (*publisher)->counters().waiting == 0; }));
+  const Subscriber later(broker);
+  ASSERT_TRUE(Within(std::chrono::seconds(20), [&] { return !later.Of("weir/s-1/rule-5/picture").empty(); }));
+  EXPECT_TRUE(later.Of("weir/s-1/rule-5/picture")[0].retained);
+  const std::string sensor = "homeassistant/image/weir_s-1_rule-5/config";
+  ASSERT_TRUE(Within(std::chrono::seconds(20), [&] { return !later.Of(sensor).empty(); }));
+  const Json image = Json::parse(later.Of(sensor)[0].payload);
+  EXPECT_EQ(image["image_topic"], "weir/s-1/rule-5/picture");
+  EXPECT_EQ(image["content_type"], "image/png");
+  EXPECT_NE(image["unique_id"],
+            Json::parse(first.Of("homeassistant/binary_sensor/weir_s-1_rule-5/config")[0].payload)["unique_id"]);
+
+  // Between other messages; and what goes takes its picture along.
+  for (int i = 0; i < 50; ++i) {
+    (*publisher)->Post("s-1", "rule-3", i % 2 == 0, "{}");
+    (*publisher)->Show("s-1", "rule-3", picture(1000, i % 26));
+  }
+  EXPECT_TRUE(later.Sees("weir/s-1/rule-3/picture", picture(1000, 49 % 26)));
+  (*publisher)->Forget("s-1", "rule-3");
+  EXPECT_TRUE(later.Sees("weir/s-1/rule-3/picture", ""));
+  EXPECT_TRUE(later.Sees("homeassistant/image/weir_s-1_rule-3/config", ""));
+  (*publisher)->Forget("s-1", "");
+  EXPECT_TRUE(later.Sees("weir/s-1/rule-5/picture", ""));
+  EXPECT_TRUE(later.Sees(sensor, ""));
+  EXPECT_EQ(std::ssize(later.Of("weir/s-1/rule-3/event")), 50);
+}
+
 TEST_F(MqttTest, APasswordIsAskedFor) {
   const TempDir folder;
   const std::string passwords = folder.File("passwords");
@@ -397,6 +453,36 @@ TEST_F(MqttTest, TheServerPublishesEventsOfRules) {
   EXPECT_NE(metrics.find("\nweir_mqtt_connected 1\n"), std::string::npos);
   EXPECT_EQ(server.Delete(kSessions + "/" + id).status, 200);
   EXPECT_TRUE(subscriber.Sees("weir/" + id + "/man/state", ""));
+}
+
+TEST_F(MqttTest, TheServerPublishesPicturesOfEvents) {
+  if (!HasFfmpeg()) GTEST_SKIP() << "ffmpeg and ffprobe are not installed";
+  Broker broker;
+  broker.Up();
+  const Subscriber subscriber(broker);
+  const ServerProcess server(SeeingFlags({"--pot", "128", "--mqtt", broker.Address(), "--mqtt-pictures"}),
+                             VisionFile("llava.gguf"));
+  Client client(server);
+  const std::string id = client.Create({{"rule_tokens", 96}});
+  const HttpAnswer made = server.Post(kSessions + "/" + id + "/rules", {{"id", "man"},
+                                                                        {"when", "what is it => the man"},
+                                                                        {"on", 0.01},
+                                                                        {"off", 0},
+                                                                        {"least", -30},
+                                                                        {"begin", 1},
+                                                                        {"end", 1},
+                                                                        {"calibrate", 4}});
+  ASSERT_EQ(made.status, 201) << made.body;
+  int64_t newest = 0;
+  for (int i = 0; i < 24; ++i) {
+    const HttpAnswer read = client.Do(id, "append", {{"image", DataUrl(PpmBytes(20, 12, 10 * i))}});
+    ASSERT_EQ(read.status, 200) << read.body;
+  }
+  newest = client.State(id)["rules"]["last_event_id"];
+  ASSERT_GT(newest, 0);
+  const HttpAnswer kept = server.Get(kSessions + "/" + id + "/events/" + std::to_string(newest) + "/picture");
+  ASSERT_EQ(kept.status, 200) << kept.body;
+  EXPECT_TRUE(subscriber.Sees("weir/" + id + "/man/picture", kept.body));
 }
 
 }  // namespace

@@ -22,7 +22,9 @@
 #include "pictures.h"
 #include "print.h"
 #include "recall_flags.h"
+#include "serve/event_pictures.h"
 #include "serve/origin.h"
+#include "serve/png.h"
 #include "serve/server.h"
 #include "server_sandbox.h"
 
@@ -170,6 +172,9 @@ Result<ServerOptions> ToOptions(const ModelFlags& model_flags, const PotFlags& p
       return InvalidArgument("--webhook needs --webhook-secret-file FILE: events are signed with what it holds");
     }
     WEIR_ASSIGN_OR_RETURN(out.host.webhooks.secret, ReadTextFile(flags.webhook_secret_file, 1 << 12));
+  }
+  if (flags.mqtt.pictures && flags.mmproj.empty()) {
+    return InvalidArgument("--mqtt-pictures needs --mmproj: without it there are no pictures");
   }
   WEIR_ASSIGN_OR_RETURN(out.host.mqtt, ToMqtt(flags.mqtt));
   out.origins = flags.origins;
@@ -468,6 +473,7 @@ Action AddServe(CLI::App& sub) {
       ->check(NotEmpty())
       ->type_name("SIZE");
   AddWebhookFlags(sub, flags.get());
+  flags->mqtt.picture_bytes = PngBytes(EventPictures::kMostPixels);
   AddMqttFlags(sub, &flags->mqtt);
   AddVisionFlags(sub, flags.get());
   return [=] {
