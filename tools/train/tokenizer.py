@@ -30,35 +30,45 @@ def turn(clip, question, leads):
     return "USER: " + (f"Clip {clip.number}:" if clip.number >= 0 else ""), f"{question}\nASSISTANT:"
 
 
-def build():
-    """Trains it; deterministic, since nothing is random."""
-    texts, answers, numbers = world.vocabulary()
-    frame = ["USER: Clip 1:", "\nASSISTANT: red", QUESTION + "What", ANSWER]
+def train(texts, vocab):
+    """A byte-level BPE of `vocab` tokens; deterministic, since nothing is random."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=VOCAB,
+        vocab_size=vocab,
         min_frequency=2,
         show_progress=False,
         special_tokens=[AddedToken(t, special=True) for t in (BOS, EOS, IMAGE)],
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
     )
-    # Numbers are rarer: if their pieces were merged first, words would run out of room.
-    tokenizer.train_from_iterator((texts + answers + frame) * 20 + numbers * 3, trainer)
+    tokenizer.train_from_iterator(texts, trainer)
     return tokenizer
 
 
-def write(folder, chat=True):
+def build():
+    """That of the world."""
+    texts, answers, numbers = world.vocabulary()
+    frame = ["USER: Clip 1:", "\nASSISTANT: red", QUESTION + "What", ANSWER]
+    # Numbers are rarer: if their pieces were merged first, words would run out of room.
+    return train((texts + answers + frame) * 20 + numbers * 3, VOCAB)
+
+
+def write_files(tokenizer, folder, chat=True):
     """Writes tokenizer.json and tokenizer_config.json, as tools/convert/hf_to_gguf.py reads them; `chat`: with the chat
     format."""
-    build().save(str(folder / "tokenizer.json"))
+    tokenizer.save(str(folder / "tokenizer.json"))
     settings = dict(
         tokenizer_class="PreTrainedTokenizerFast", bos_token=BOS, eos_token=EOS, add_bos_token=True, add_eos_token=False
     )
     if chat:
         settings["chat_template"] = CHAT_TEMPLATE
     (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=1))
+
+
+def write(folder, chat=True):
+    """The world's tokenizer as files."""
+    write_files(build(), folder, chat)
 
 
 class Encoder:

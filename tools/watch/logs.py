@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Logs of any length with planted incidents: what `weir watch --follow --when` is measured on.
 
@@ -6,7 +7,9 @@ is written is about one thing that went wrong, or that somebody did. Every kind 
 in words which its lines do not repeat. Some of the chatter is about the same things with nothing wrong (a disk that was
 checked, a login that succeeded, a test of the alarm), so that no single word gives an incident away.
 
-A log is a function of (seed, number of lines, lines between incidents).
+With --strays, a quiet line is now and then a single one of an incident's lines: one failed login is a typing error.
+
+A log is a function of (seed, number of lines, lines between incidents, share of strays).
 
     tools/watch/logs.py --lines 10000000 --seed 1 > app.log         the incidents go to standard error, as JSON lines
 """
@@ -103,8 +106,14 @@ def _fill(rng, line):
     )
 
 
-def make_log(seed, n_lines, between=BETWEEN):
-    """Pairs of a line, without its end, and the incident that begins with it, or None."""
+@dataclass
+class Line:
+    text: str  # without its end
+    begins: Incident | None  # the incident of which it is the first line
+    kind: str | None  # of the incidents that have such lines; None: chatter
+
+
+def make_log(seed, n_lines, between=BETWEEN, strays=0.0):
     rng = random.Random(f"log {seed}")
     second, kind, left = 0.0, None, 0
     until = rng.randint(between, 2 * between)
@@ -114,10 +123,13 @@ def make_log(seed, n_lines, between=BETWEEN):
             kind, left = rng.choice(sorted(INCIDENTS)), rng.randint(*LINES)
             begins = Incident(kind, number, number + left - 1)
         about = kind is not None and (begins is not None or rng.random() < SHARE)
-        line = _fill(rng, rng.choice(INCIDENTS[kind][1] if about else CHATTER))
+        told = kind if about else None
+        if kind is None and strays > 0 and rng.random() < strays:
+            told = rng.choice(sorted(INCIDENTS))
+        line = _fill(rng, rng.choice(CHATTER if told is None else INCIDENTS[told][1]))
         second += rng.expovariate(2.0)
         at = int(second)
-        yield f"{at // 3600 % 24:02}:{at // 60 % 60:02}:{at % 60:02} {line}", begins
+        yield Line(f"{at // 3600 % 24:02}:{at // 60 % 60:02}:{at % 60:02} {line}", begins, told)
         if kind is not None:
             left -= 1
             if left == 0:
@@ -134,11 +146,12 @@ def main(argv=None):
     parser.add_argument("--lines", type=int, default=100000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--between", type=int, default=BETWEEN, help="lines from one incident to the next, on average")
+    parser.add_argument("--strays", type=float, default=0, help="share of quiet lines that are an incident's")
     args = parser.parse_args(argv)
-    for line, begins in make_log(args.seed, args.lines, args.between):
-        sys.stdout.write(line + "\n")
-        if begins is not None:
-            print(json.dumps(vars(begins)), file=sys.stderr)
+    for line in make_log(args.seed, args.lines, args.between, args.strays):
+        sys.stdout.write(line.text + "\n")
+        if line.begins is not None:
+            print(json.dumps(vars(line.begins)), file=sys.stderr)
 
 
 if __name__ == "__main__":

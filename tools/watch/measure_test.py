@@ -48,12 +48,12 @@ class ScoreTest(unittest.TestCase):
 class LogTest(unittest.TestCase):
     def test_incidents_are_where_their_lines_are(self):
         lines, incidents = [], []
-        for line, begins in logs.make_log(3, 20000):
-            lines.append(line)
-            incidents += [begins] if begins else []
+        for line in logs.make_log(3, 20000):
+            lines.append(line.text)
+            incidents += [line.begins] if line.begins else []
         self.assertGreater(len(incidents), 20)
-        self.assertEqual(lines, [line for line, _ in logs.make_log(3, 20000)])
-        self.assertNotEqual(lines[:50], [line for line, _ in logs.make_log(4, 50)])
+        self.assertEqual(lines, [line.text for line in logs.make_log(3, 20000)])
+        self.assertNotEqual(lines[:50], [line.text for line in logs.make_log(4, 50)])
         inside = set()
         for i in incidents:
             self.assertTrue(logs.LINES[0] <= i.last - i.first + 1 <= logs.LINES[1])

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures rules over a log with planted incidents (tools/watch/logs.py): recall, false alarms, delay in lines.
 
-    tools/watch/measure_text.py --model MODEL.gguf [--lines 10000] [--seed 1] [--between 400] [--pot 1024]
+    tools/watch/measure_text.py --model MODEL.gguf [--lines 10000] [--seed 1] [--between 400] [--strays 0] [--pot 1024]
                                 [--rules JSON] [-- more flags of weir watch]
 
 One stream with a rule for each kind of incident. An alarm is right within an incident and --late lines after it; of an
@@ -84,6 +84,7 @@ def main(argv=None):
     parser.add_argument("--lines", type=int, default=10000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--between", type=int, default=logs.BETWEEN)
+    parser.add_argument("--strays", type=float, default=0)
     parser.add_argument("--pot", type=int, default=1024)
     parser.add_argument("--rules", default="", help="other words for the rules: an object of kinds and --when texts")
     parser.add_argument("--policy", default="window")
@@ -95,9 +96,9 @@ def main(argv=None):
     args = parser.parse_args(argv[: argv.index("--")] if "--" in argv else argv)
     with tempfile.NamedTemporaryFile("w", suffix=".log") as log:
         incidents = []
-        for line, begins in logs.make_log(args.seed, args.lines, args.between):
-            log.write(line + "\n")
-            incidents += [begins] if begins else []
+        for line in logs.make_log(args.seed, args.lines, args.between, args.strays):
+            log.write(line.text + "\n")
+            incidents += [line.begins] if line.begins else []
         log.flush()
         command = [
             args.weir, "watch", "--follow", log.name, "--fast", "-o", "json", "--report", "10s", "-m", args.model,
@@ -128,7 +129,7 @@ def main(argv=None):
     seconds, spent = time.time() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
     reports = [r for r in rows if r["type"] == "report"]
     last, resident = reports[-1], [r["resident_bytes"] for r in reports]
-    report = dict(lines=n_lines, seed=args.seed, between=args.between, pot=args.pot, tokens=last["tokens_seen"])
+    report = dict(lines=n_lines, seed=args.seed, between=args.between, strays=args.strays, pot=args.pot, tokens=last["tokens_seen"])
     report.update(lines_same=last.get("lines_same", 0), checks=last["rules"]["checks"], seconds=round(seconds, 1))
     cpu = spent.ru_utime + spent.ru_stime
     report.update(cpu_seconds=round(cpu, 1), lines_per_s=round(n_lines / seconds))
