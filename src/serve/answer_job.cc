@@ -36,7 +36,8 @@ void AddParts(std::vector<AnswerPart> more, std::vector<AnswerPart>* parts) {
 AnswerJob::AnswerJob(Host& host, std::string id, AnswerRequest request)
     : SessionJob(host, std::move(id), std::move(request.visuals)),
       request_(std::move(request)),
-      asked_at_(Clock::now()) {}
+      asked_at_(Clock::now()),
+      begun_at_(asked_at_) {}
 
 std::span<const PromptPart> AnswerJob::Reusable() const {
   // Log-likelihoods are reported for every token, so every token is read.
@@ -315,7 +316,13 @@ void AnswerJob::Finish() {
   }
   summary_.cancelled = status_.code() == StatusCode::kCancelled;
   if (summary_.cancelled) host_.metrics().CountCancelled();
-  if (has_session) host_.metrics().CountAnswer(summary_.n_answer, summary_.first_token_ms / 1000);
+  if (has_session) {
+    host_.metrics().CountAnswer({.n_tokens = summary_.n_answer,
+                                 .wait_s = Seconds(begun_at_ - asked_at_),
+                                 .first_token_s = summary_.first_token_ms / 1000,
+                                 .rest_s = summary_.answer_ms / 1000},
+                                std::nullopt);
+  }
   pending_.n_prompt = summary_.n_prompt;
   pending_.n_cached = summary_.n_cached;
   pending_.n_answer = summary_.n_answer;

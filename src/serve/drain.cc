@@ -44,7 +44,7 @@ std::string SessionOf(const RouteInfo& route, const Call& call) {
 void Drain::Handle(const RouteInfo& route, const Call& call, httplib::Response& response, bool* refused) {
   const Inside inside(n_inside_);  // counted before the check whether the server drains
   const std::string session = handover_.enabled() ? SessionOf(route, call) : "";
-  const ApiError moved = Move(session);
+  const ApiError moved = route.when_draining ? ApiError{0, "", ""} : Move(session);
   *refused = moved.http != 0;
   if (*refused) return SendError(moved, response);
   route.handle(call, response);
@@ -82,6 +82,7 @@ void Drain::Correct(const std::string& session, httplib::Response& response) {
 Status Drain::Run(std::chrono::seconds wait) {
   if (!handover_.enabled()) return Status();
   draining_ = true;
+  host_.StartDraining();
   // Work that takes too long is cancelled from here; a session is handed over once no job works on it.
   const auto end = Clock::now() + wait;
   std::atomic<bool> left{false};

@@ -124,6 +124,7 @@ Status Host::MakeRooms(const StepBatch::Shape& batch, JointStep joint_step) {
       joint_step(*shared, jobs, steps);
     };
   }
+  start_bytes_ = ledger_.used_bytes();
   scheduler_ = std::make_unique<Scheduler>(options_.max_waiting, std::move(joint));
   return Status();
 }
@@ -192,8 +193,13 @@ Gauges Host::ReadGauges() const {
     out.mqtt_published = mqtt.published;
     out.mqtt_dropped = mqtt.dropped;
   }
-  out.jobs_running = scheduler_->n_running();
+  out.room_bytes = ledger_.budget_bytes() - start_bytes_ + pots_.n() * plan_.total_bytes;
+  out.room_used_bytes = ledger_.used_bytes() - start_bytes_ + out.answer_pots_busy * plan_.total_bytes;
+  out.answer_pot_tokens = plan_.pot_slots;
+  out.jobs_running = std::max(0, scheduler_->n_running() - 1);
   out.jobs_waiting = scheduler_->n_waiting();
+  out.jobs_limit = options_.max_waiting;
+  out.draining = draining();
   out.joint_forwards = batch_->n_forwards();
   out.joint_tokens = batch_->n_shared();
   return out;

@@ -126,7 +126,8 @@ class Server::Impl {
     if (const ApiError framing = CheckFraming(request); framing.http != 0) return framing;
     const KeyRule rule = router_.KeyOf(request.path);
     if (rule == KeyRule::kNever) return {0, "", ""};
-    const bool needs_key = rule == KeyRule::kAlways || HasKey(request);
+    const bool is_public = options_.public_metrics && request.path == "/metrics";
+    const bool needs_key = (rule == KeyRule::kAlways && !is_public) || HasKey(request);
     const std::string key = request.has_header("Authorization") ? request.get_header_value("Authorization")
                                                                 : "Bearer " + request.get_header_value("x-api-key");
     if (keys_.any() && needs_key && !keys_.Accept(key)) {
@@ -165,8 +166,13 @@ class Server::Impl {
     }
     const RouteInfo& route = *match.route;
     bool refused = false;
+    const std::string session = route.of_session() ? match.arguments[0] : "";
     drain_->Handle(route, {*host_, options_, request, std::move(body), std::move(match.arguments)}, response, &refused);
     Reword(route, response);
+    // Proxies send what belongs to a session to the server that has it.
+    if (route.of_session() && response.status < 400 && !response.has_header("x-session-id")) {
+      response.set_header("x-session-id", session);
+    }
     if (refused) return CountOther(response);
     // The library fills in the status of a success only after this.
     const int http = response.status < 0 ? 200 : response.status;

@@ -39,7 +39,7 @@ struct ServeFlags {
   std::vector<std::string> origins, webhooks;
   std::string webhook_secret_file, webhook_queue;
   MqttFlags mqtt;
-  bool hand_over = false, cache_prompt = true, sandbox = false;
+  bool hand_over = false, cache_prompt = true, sandbox = false, public_metrics = false;
   int drain = 30, session_idle = 0;
   DecodeOptions decode;
   int media_timeout_s = 30, frames_waiting = 4;
@@ -173,6 +173,7 @@ Result<ServerOptions> ToOptions(const ModelFlags& model_flags, const PotFlags& p
   }
   WEIR_ASSIGN_OR_RETURN(out.host.mqtt, ToMqtt(flags.mqtt));
   out.origins = flags.origins;
+  out.public_metrics = flags.public_metrics;
   if (out.api_keys.empty() && std::find(out.origins.begin(), out.origins.end(), "*") != out.origins.end()) {
     return InvalidArgument("--allow-origin '*' lets every web page use this server, so it needs --api-key");
   }
@@ -387,6 +388,8 @@ Action AddServe(CLI::App& sub) {
       ->check(NotEmpty())
       ->excludes(key)
       ->type_name("FILE");
+  sub.add_flag("--public-metrics", flags->public_metrics,
+               "answer /metrics without a key, for scrapers and schedulers that send none");
   sub.add_option("--allow-origin", flags->origins,
                  "site whose pages may use the server, such as https://app.example; may be repeated; with a key, '*' "
                  "allows every site")
