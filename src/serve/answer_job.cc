@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "base/clock.h"
+#include "serve/answer_spans.h"
 
 namespace weir {
 namespace {
@@ -285,6 +286,8 @@ void AnswerJob::AdvanceTogether(StepBatch& batch, std::span<Job* const> jobs, st
 
 void AnswerJob::Finish() {
   const bool has_session = session_ != nullptr;
+  const Clock::time_point end = Clock::now();
+  Clock::time_point first = end;
   if (has_session) {
     session_->CancelQuestion();
     if (Status taken_back = session_->TakeBackExcerpt(); status_.ok()) status_ = std::move(taken_back);
@@ -295,8 +298,6 @@ void AnswerJob::Finish() {
     summary_.tokens = session_->counters();
     summary_.n_pinned = session_->held().n_pinned;
     summary_.held = HeldSpans(session_->pot());
-    const auto end = Clock::now();
-    auto first = end;
     if (answerer_ && answerer_->n_drawn() > 0) {
       summary_.n_answer = answerer_->n_drawn();
       first = answerer_->first_token_at();
@@ -317,11 +318,16 @@ void AnswerJob::Finish() {
   summary_.cancelled = status_.code() == StatusCode::kCancelled;
   if (summary_.cancelled) host_.metrics().CountCancelled();
   if (has_session) {
+    const std::optional<Exemplar> traced = trace_ == nullptr ? std::nullopt : trace_->AsExemplar();
     host_.metrics().CountAnswer({.n_tokens = summary_.n_answer,
                                  .wait_s = Seconds(begun_at_ - asked_at_),
                                  .first_token_s = summary_.first_token_ms / 1000,
                                  .rest_s = summary_.answer_ms / 1000},
-                                std::nullopt);
+                                traced);
+    if (trace_ != nullptr) {
+      AddAnswerSpans(host_.options().model_name, request_, summary_, status_,
+                     {asked_at_, begun_at_, first, end, n_selections_, n_evicted_}, trace_.get());
+    }
   }
   pending_.n_prompt = summary_.n_prompt;
   pending_.n_cached = summary_.n_cached;

@@ -29,6 +29,7 @@
 #include "serve/scheduler.h"
 #include "serve/session_table.h"
 #include "serve/shared_vision.h"
+#include "serve/telemetry.h"
 #include "serve/webhook_sender.h"
 #include "text/answer_reader.h"
 #include "text/chat_template.h"
@@ -73,6 +74,7 @@ class Host {
   WebhookSender* webhooks() const { return webhooks_.get(); }
   // nullptr without a broker.
   MqttPublisher* mqtt() const { return mqtt_.get(); }
+  Telemetry& telemetry() const { return *telemetry_; }
   // nullptr without an encoder.
   SharedVision* vision() const { return vision_.get(); }
 
@@ -120,6 +122,7 @@ class Host {
   std::optional<Admission> admission_;
   std::unique_ptr<WebhookSender> webhooks_;
   std::unique_ptr<MqttPublisher> mqtt_;
+  std::unique_ptr<Telemetry> telemetry_;
   std::unique_ptr<RecallStore> recall_;
   AnswerPots pots_;
   SessionTable sessions_;

@@ -30,12 +30,13 @@ class LatencyHistogram {
   }
   MetricFamily Family(const char* name, const char* help) const {
     const auto n = static_cast<ptrdiff_t>(bounds_.size() + 1);
-    return {name,
-            MetricFamily::Type::kHistogram,
-            help,
-            {},
-            MetricHistogram{
-                bounds_, {counts_.begin(), counts_.begin() + n}, sum_, {exemplars_.begin(), exemplars_.begin() + n}}};
+    return {
+        name,
+        MetricFamily::Type::kHistogram,
+        help,
+        {},
+        MetricHistogram{
+            {}, bounds_, {counts_.begin(), counts_.begin() + n}, sum_, {exemplars_.begin(), exemplars_.begin() + n}}};
   }
 
  private:

@@ -27,6 +27,7 @@ struct Exemplar {
 };
 
 struct MetricHistogram {
+  MetricLabels labels;
   std::span<const double> bounds;  // upper ones, in ascending order; static
   std::vector<int64_t> counts;     // one for each bound, and one above all of them; not cumulative
   double sum = 0;

@@ -121,6 +121,10 @@ std::vector<MetricFamily> Metrics::Collect(const Gauges& gauges) const {
   out.Gauge("weir_mqtt_waiting", "Messages that the broker has not confirmed.", gauges.mqtt_waiting);
   out.Counter("weir_mqtt_published_total", "Messages that it has.", gauges.mqtt_published);
   out.Counter("weir_mqtt_dropped_total", "Events that did not fit.", gauges.mqtt_dropped);
+  out.Gauge("weir_otlp_spans_waiting", "Spans that wait to be sent to the collector.", gauges.spans_waiting);
+  out.Counter("weir_otlp_spans_sent_total", "Spans that it took.", gauges.spans_sent);
+  out.Counter("weir_otlp_spans_dropped_total", "Spans that did not fit, or that it refused.", gauges.spans_dropped);
+  out.Counter("weir_otlp_failed_total", "Requests to it that were not answered with 2xx.", gauges.otlp_failed);
   out.Counter("weir_joint_forwards_total", "Forward passes that several answers shared.", gauges.joint_forwards);
   out.Counter("weir_joint_tokens_total", "Tokens of answers read in joint forward passes.", gauges.joint_tokens);
 

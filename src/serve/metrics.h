@@ -32,6 +32,7 @@ struct Gauges {
   int64_t archive_bytes = 0, archive_reserved_bytes = 0, archive_total_bytes = 0;  // on disk, for recall
   int64_t webhooks_waiting = 0, webhooks_delivered = 0, webhooks_failed = 0, webhooks_dropped = 0;
   int64_t mqtt_connected = 0, mqtt_waiting = 0, mqtt_published = 0, mqtt_dropped = 0;
+  int64_t spans_waiting = 0, spans_sent = 0, spans_dropped = 0, otlp_failed = 0;
   int64_t joint_forwards = 0, joint_tokens = 0;  // so far: forward passes shared by several answers
 };
 

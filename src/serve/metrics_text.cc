@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kOpenMetrics = "application/openmetrics-text";
 
-const char* TypeName(MetricFamily::Type type) {
+const char* MetricTypeName(MetricFamily::Type type) {
   switch (type) {
     case MetricFamily::Type::kGauge:
       return "gauge";
@@ -23,7 +23,7 @@ const char* TypeName(MetricFamily::Type type) {
   return "histogram";
 }
 
-std::string Escaped(std::string_view text) {
+std::string EscapedLabel(std::string_view text) {
   std::string out;
   for (const char c : text) {
     if (c == '\\' || c == '"') out += '\\';
@@ -40,7 +40,7 @@ std::string LabelText(const MetricLabels& labels) {
   if (labels.empty()) return "";
   std::string out;
   for (const auto& [name, value] : labels) {
-    out += fmt::format("{}{}=\"{}\"", out.empty() ? "{" : ",", name, Escaped(value));
+    out += fmt::format("{}{}=\"{}\"", out.empty() ? "{" : ",", name, EscapedLabel(value));
   }
   return out + "}";
 }
@@ -90,7 +90,7 @@ std::string MetricsText(std::span<const MetricFamily> families, MetricsFormat fo
     if (open && family.type == MetricFamily::Type::kCounter && name.ends_with(kTotal)) {
       name.remove_suffix(kTotal.size());
     }
-    out += fmt::format("# HELP {} {}\n# TYPE {} {}\n", name, family.help, name, TypeName(family.type));
+    out += fmt::format("# HELP {} {}\n# TYPE {} {}\n", name, family.help, name, MetricTypeName(family.type));
     if (family.histogram) WriteHistogram(family, open, &out);
     for (const MetricSample& sample : family.samples) {
       out += family.name + LabelText(sample.labels);
