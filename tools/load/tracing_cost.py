@@ -13,6 +13,7 @@ import math
 import re
 import statistics
 import subprocess
+import sys
 import threading
 import time
 import urllib.request
@@ -65,12 +66,14 @@ def main():
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--words", type=int, default=100)
     parser.add_argument("--tokens", type=int, default=32)
-    parser.add_argument("flags", nargs="*", help="after --: of both servers")
-    given = parser.parse_args()
+    words, more = sys.argv[1:], []
+    if "--" in words:  # flags of both servers
+        words, more = words[: words.index("--")], words[words.index("--") + 1 :]
+    given = parser.parse_args(words)
     collector = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Collector)
     threading.Thread(target=collector.serve_forever, daemon=True).start()
     otlp = ["--otlp", f"http://127.0.0.1:{collector.server_address[1]}", "--log-format", "json"]
-    servers = [Server(given.program, given.model, flags + given.flags) for flags in ([], otlp)]
+    servers = [Server(given.program, given.model, flags + more) for flags in ([], otlp)]
     body = {"prompt": "the sea " * (given.words // 2), "max_tokens": given.tokens, "ignore_eos": True, "seed": 1}
     body |= {"cache_prompt": False, "temperature": 0.8}
     headers = {
