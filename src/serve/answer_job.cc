@@ -325,8 +325,25 @@ void AnswerJob::Finish() {
                                  .rest_s = summary_.answer_ms / 1000},
                                 traced);
     if (trace_ != nullptr) {
-      AddAnswerSpans(host_.options().model_name, request_, summary_, status_,
-                     {asked_at_, begun_at_, first, end, n_selections_, n_evicted_}, trace_.get());
+      std::optional<int64_t> n_passages;
+      if (summary_.recalled) n_passages = std::ssize(summary_.recalled->passages);
+      AddAnswerSpans(host_.options().model_name,
+                     {.asked = asked_at_,
+                      .begun = begun_at_,
+                      .first = first,
+                      .end = end,
+                      .sampler = request_.sampler,
+                      .max_tokens = request_.max_tokens,
+                      .n_prompt = summary_.n_prompt,
+                      .n_cached = summary_.n_cached,
+                      .n_answer = summary_.n_answer,
+                      .ended = summary_.ended,
+                      .cancelled = summary_.cancelled,
+                      .tokens = summary_.tokens,
+                      .n_selections = n_selections_,
+                      .n_evicted = n_evicted_,
+                      .n_passages = n_passages},
+                     status_, trace_.get());
     }
   }
   pending_.n_prompt = summary_.n_prompt;

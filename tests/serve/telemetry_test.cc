@@ -130,6 +130,7 @@ TEST(Telemetry, AnAnswersSpansHangTogetherBelowWhoAsked) {
     EXPECT_EQ(chat["parentSpanId"], root["spanId"]);
     EXPECT_EQ(Attribute(chat, "gen_ai.operation.name"), "chat");
     EXPECT_EQ(Attribute(chat, "gen_ai.usage.output_tokens"), "4");
+    EXPECT_EQ(Attribute(chat, "gen_ai.request.max_tokens"), "4");
     EXPECT_GT(std::stoi(Attribute(chat, "gen_ai.usage.input_tokens").get<std::string>()), 4);
     for (const char* part : {"wait", "read", "write"}) EXPECT_EQ(named(part)["parentSpanId"], chat["spanId"]) << part;
     const auto at = [](const Json& span, const char* end) { return std::stoll(span[end].get<std::string>()); };
@@ -143,6 +144,21 @@ TEST(Telemetry, AnAnswersSpansHangTogetherBelowWhoAsked) {
     EXPECT_LE(at(named("wait"), "endTimeUnixNano"), at(named("read"), "startTimeUnixNano"));
     EXPECT_LE(at(named("read"), "endTimeUnixNano"), at(named("write"), "startTimeUnixNano"));
   }
+}
+
+TEST(Telemetry, ACompletionAndARefusedAnswerSayWhatTheyAre) {
+  Collector collector;
+  const ServerProcess server({"--pot", "96", "--policy", "full", "--otlp", collector.url()});
+  EXPECT_EQ(server.Post("/v1/completions", {{"prompt", "the sea"}, {"max_tokens", 2}}).status, 200);
+  const Json completion = collector.Wait("text_completion tiny-random-llama");
+  EXPECT_EQ(Attribute(completion, "gen_ai.operation.name"), "text_completion");
+  EXPECT_FALSE(completion.contains("status"));
+  // It does not fit into a pot that may not forget.
+  EXPECT_EQ(server.Post("/v1/completions", {{"prompt", Words(200, "sea")}, {"max_tokens", 2}}).status, 400);
+  ASSERT_TRUE(Until([&] { return collector.spans("text_completion tiny-random-llama").size() == 2; }));
+  const Json refused = collector.spans("text_completion tiny-random-llama")[1];
+  EXPECT_EQ(refused["status"]["code"], 2);
+  EXPECT_EQ(Attribute(refused, "error.type"), "over_budget");
 }
 
 TEST(Telemetry, OnlyTheSampleIsToldAndInvalidHeadersBeginATrace) {
