@@ -15,8 +15,8 @@ std::vector<MetricFamily> GatewayMetrics(const Gauges& gauges, const std::string
   const MetricLabels model = {{"model_name", model_name}};
   const double share = RoomShare(gauges);
   std::vector<MetricFamily> out;
-  const auto add = [&](const char* name, const char* help, MetricSample sample) {
-    out.push_back({name, MetricFamily::Type::kGauge, help, {std::move(sample)}, std::nullopt});
+  const auto add = [&](const char* name, const char* help, const MetricSample& sample) {
+    out.push_back({name, MetricFamily::Type::kGauge, help, {sample}, std::nullopt});
   };
   add("vllm:num_requests_waiting", "Requests that wait to start: weir_jobs_waiting.",
       {model, gauges.jobs_waiting, std::nullopt});
@@ -32,7 +32,7 @@ std::vector<MetricFamily> GatewayMetrics(const Gauges& gauges, const std::string
   cache.emplace_back("block_size", fmt::format("{}", kBlockTokens));
   cache.emplace_back("num_gpu_blocks", fmt::format("{}", gauges.answer_pots * gauges.answer_pot_tokens / kBlockTokens));
   add("vllm:cache_config_info", "Tokens of prompts that the answer pots can hold for later requests, in blocks.",
-      {std::move(cache), 1, std::nullopt});
+      {cache, 1, std::nullopt});
   return out;
 }
 

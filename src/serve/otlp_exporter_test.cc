@@ -122,15 +122,10 @@ TEST(OtlpExporter, TriesAgainWhenTheCollectorIsBusyAndOnlyThen) {
 }
 
 TEST(OtlpExporter, ACollectorThatIsDownOrSilentHoldsUpNobody) {
-  // A socket that listens and never answers, and one that is closed.
-  httplib::Server silent, closed;
+  // A socket that listens and never answers, and a port that nobody listens on.
+  httplib::Server silent;
   const int silent_port = silent.bind_to_any_port("127.0.0.1");
-  int closed_port = 0;
-  {
-    httplib::Server gone;
-    closed_port = gone.bind_to_any_port("127.0.0.1");
-  }
-  for (const int port : {silent_port, closed_port}) {
+  for (const int port : {silent_port, 1}) {
     Ledger ledger;
     auto exporter = OtlpExporter::Make(To("http://127.0.0.1:" + std::to_string(port) + "/below/"), ledger);
     ASSERT_TRUE(exporter.ok());

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""--log-format json: a line for every request, and nothing in it that lets who reads it use the server.
+"""A server with a port of its own while it loads its model; and --log-format json: a line for every request, and
+nothing in it that lets who reads it use the server.
 
 tests/clients/log_client.py PROGRAM MODEL
 """
@@ -8,8 +9,10 @@ tests/clients/log_client.py PROGRAM MODEL
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 
@@ -29,7 +32,32 @@ def call(url, body=None, key=KEY, **headers):
         return json.load(error), dict(error.headers)
 
 
+def loads(program, model):
+    """A server with a port of its own: alive from the beginning, ready in the end, and never anything else."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [program, "serve", "-m", model, "--pot", "96", "--port", str(port)]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as server:
+        end, seen = time.time() + 60, set()
+        while time.time() < end and ("/readyz", "ok") not in seen:
+            for path in ("/livez", "/readyz"):
+                try:
+                    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+                        seen.add((path, json.load(answer)["status"]))
+                except urllib.error.HTTPError as error:
+                    seen.add((path, json.load(error)["error"]["code"]))
+                except OSError:
+                    pass  # before it listens, and between the two that do
+        taken = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=60)
+        server.kill()
+    check("alive, and ready in the end", {("/livez", "ok"), ("/readyz", "ok")} <= seen, seen)
+    check("nothing but loading before", seen <= {("/livez", "ok"), ("/readyz", "ok"), ("/readyz", "loading")}, seen)
+    check("a port in use is an error", taken.returncode == 2 and f"port {port}" in taken.stderr, taken)
+
+
 def main(program, model):
+    loads(program, model)
     flags = ["--port", "0", "--pot", "96", "--api-key", KEY, "--log-format", "json", "--node", "one"]
     server = subprocess.Popen([program, "serve", "-m", model] + flags, stderr=subprocess.PIPE, text=True)
     lines = []
