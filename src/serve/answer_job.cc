@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "base/clock.h"
+#include "serve/answer_spans.h"
 
 namespace weir {
 namespace {
@@ -36,7 +37,8 @@ void AddParts(std::vector<AnswerPart> more, std::vector<AnswerPart>* parts) {
 AnswerJob::AnswerJob(Host& host, std::string id, AnswerRequest request)
     : SessionJob(host, std::move(id), std::move(request.visuals)),
       request_(std::move(request)),
-      asked_at_(Clock::now()) {}
+      asked_at_(Clock::now()),
+      begun_at_(asked_at_) {}
 
 std::span<const PromptPart> AnswerJob::Reusable() const {
   // Log-likelihoods are reported for every token, so every token is read.
@@ -284,6 +286,8 @@ void AnswerJob::AdvanceTogether(StepBatch& batch, std::span<Job* const> jobs, st
 
 void AnswerJob::Finish() {
   const bool has_session = session_ != nullptr;
+  const Clock::time_point end = Clock::now();
+  Clock::time_point first = end;
   if (has_session) {
     session_->CancelQuestion();
     if (Status taken_back = session_->TakeBackExcerpt(); status_.ok()) status_ = std::move(taken_back);
@@ -294,8 +298,6 @@ void AnswerJob::Finish() {
     summary_.tokens = session_->counters();
     summary_.n_pinned = session_->held().n_pinned;
     summary_.held = HeldSpans(session_->pot());
-    const auto end = Clock::now();
-    auto first = end;
     if (answerer_ && answerer_->n_drawn() > 0) {
       summary_.n_answer = answerer_->n_drawn();
       first = answerer_->first_token_at();
@@ -315,7 +317,35 @@ void AnswerJob::Finish() {
   }
   summary_.cancelled = status_.code() == StatusCode::kCancelled;
   if (summary_.cancelled) host_.metrics().CountCancelled();
-  if (has_session) host_.metrics().CountAnswer(summary_.n_answer, summary_.first_token_ms / 1000);
+  if (has_session) {
+    const std::optional<Exemplar> traced = trace_ == nullptr ? std::nullopt : trace_->AsExemplar();
+    host_.metrics().CountAnswer({.n_tokens = summary_.n_answer,
+                                 .wait_s = Seconds(begun_at_ - asked_at_),
+                                 .first_token_s = summary_.first_token_ms / 1000,
+                                 .rest_s = summary_.answer_ms / 1000},
+                                traced);
+    if (trace_ != nullptr) {
+      std::optional<int64_t> n_passages;
+      if (summary_.recalled) n_passages = std::ssize(summary_.recalled->passages);
+      AddAnswerSpans(host_.options().model_name,
+                     {.asked = asked_at_,
+                      .begun = begun_at_,
+                      .first = first,
+                      .end = end,
+                      .sampler = request_.sampler,
+                      .max_tokens = request_.max_tokens,
+                      .n_prompt = summary_.n_prompt,
+                      .n_cached = summary_.n_cached,
+                      .n_answer = summary_.n_answer,
+                      .ended = summary_.ended,
+                      .cancelled = summary_.cancelled,
+                      .tokens = summary_.tokens,
+                      .n_selections = n_selections_,
+                      .n_evicted = n_evicted_,
+                      .n_passages = n_passages},
+                     status_, trace_.get());
+    }
+  }
   pending_.n_prompt = summary_.n_prompt;
   pending_.n_cached = summary_.n_cached;
   pending_.n_answer = summary_.n_answer;

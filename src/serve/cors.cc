@@ -11,7 +11,8 @@ bool AnswerOrigin(const OriginRules& rules, const httplib::Request& request, htt
   if (!rules.Allows(origin)) return false;
   response.set_header("Access-Control-Allow-Origin", origin);
   response.set_header("Vary", "Origin");
-  response.set_header("Access-Control-Expose-Headers", "Retry-After, x-session-id, Mcp-Session-Id, x-should-retry");
+  response.set_header("Access-Control-Expose-Headers",
+                      "Retry-After, x-session-id, Mcp-Session-Id, x-should-retry, traceresponse");
   if (request.method != "OPTIONS" || !request.has_header("Access-Control-Request-Method")) return false;
   const std::string headers = request.get_header_value("Access-Control-Request-Headers");
   const bool fine = !headers.empty() && std::all_of(headers.begin(), headers.end(), [](char c) {

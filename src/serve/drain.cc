@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "serve/call_job.h"
 #include "serve/reply.h"
+#include "serve/request_trace.h"
 #include "serve/session_id.h"
 
 namespace weir {
@@ -44,7 +45,7 @@ std::string SessionOf(const RouteInfo& route, const Call& call) {
 void Drain::Handle(const RouteInfo& route, const Call& call, httplib::Response& response, bool* refused) {
   const Inside inside(n_inside_);  // counted before the check whether the server drains
   const std::string session = handover_.enabled() ? SessionOf(route, call) : "";
-  const ApiError moved = Move(session);
+  const ApiError moved = route.when_draining ? ApiError{0, "", ""} : Move(session);
   *refused = moved.http != 0;
   if (*refused) return SendError(moved, response);
   route.handle(call, response);
@@ -54,7 +55,9 @@ void Drain::Handle(const RouteInfo& route, const Call& call, httplib::Response& 
 ApiError Drain::Move(const std::string& session) {
   if (!handover_.enabled()) return {0, "", ""};
   if (draining_) {
+    const SpanTimer leaving("hand over");
     const Status left = session.empty() ? Status() : handover_.Leave(host_, session);
+    if (!session.empty()) leaving.Add();
     // Cancelled: the engine has stopped, and every session was handed over before that.
     if (left.ok() || left.code() == StatusCode::kCancelled) {
       return {503, "draining", "this server is shutting down; try again"};
@@ -62,7 +65,9 @@ ApiError Drain::Move(const std::string& session) {
     return FromStatus(WithoutFolder(left, folder_));
   }
   if (session.empty()) return {0, "", ""};
+  const SpanTimer taking("take over");
   const auto taken = handover_.Take(host_, session);
+  if (!taken.ok() || *taken) taking.Add();
   return taken.ok() ? ApiError{0, "", ""} : FromStatus(WithoutFolder(taken.status(), folder_));
 }
 
@@ -82,6 +87,7 @@ void Drain::Correct(const std::string& session, httplib::Response& response) {
 Status Drain::Run(std::chrono::seconds wait) {
   if (!handover_.enabled()) return Status();
   draining_ = true;
+  host_.StartDraining();
   // Work that takes too long is cancelled from here; a session is handed over once no job works on it.
   const auto end = Clock::now() + wait;
   std::atomic<bool> left{false};
@@ -115,10 +121,13 @@ Status Drain::LeaveAll(bool wait, bool* busy) {
     return Status();
   });
   for (const std::string& id : ids) {
+    RequestScope scope(host_.telemetry(), "hand over", std::nullopt);
+    scope.SetSession(id);
     const auto left = handover_.LeaveIdle(host_, id);
     if (!left.ok()) {
       status = left.status();
     } else if (!*left) {
+      scope.Forget();
       others.push_back(id);
     }
   }

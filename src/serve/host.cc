@@ -19,10 +19,10 @@ constexpr int32_t kDefaultRuleTokens = 192;  // of each, as the page makes them
 // Bytes of everything that sessions share.
 Result<int64_t> SharedBytes(const LoadedModel& model, const HostOptions& options, const StepBatch::Shape& batch) {
   WEIR_RETURN_IF_ERROR(CheckFormBytes(options.form_bytes));
-  const int64_t bytes = PromptScorer::Bytes(model.model(), model.backend()) +
-                        StepBatch::Bytes(model.model(), model.backend(), batch) +
-                        FormStore::MemoryBytes(model.tokenizer(), options.form_bytes) +
-                        WebhookSender::MemoryBytes(options.webhooks) + MqttPublisher::MemoryBytes(options.mqtt);
+  const int64_t bytes =
+      PromptScorer::Bytes(model.model(), model.backend()) + StepBatch::Bytes(model.model(), model.backend(), batch) +
+      FormStore::MemoryBytes(model.tokenizer(), options.form_bytes) + WebhookSender::MemoryBytes(options.webhooks) +
+      MqttPublisher::MemoryBytes(options.mqtt) + Telemetry::MemoryBytes(options.telemetry);
   WEIR_ASSIGN_OR_RETURN(const int64_t recall_bytes,
                         RecallStore::MemoryBytes(model, options.recall, options.recall_disk_total));
   if (options.encoder == nullptr) return bytes + recall_bytes;
@@ -117,6 +117,7 @@ Status Host::MakeRooms(const StepBatch::Shape& batch, JointStep joint_step) {
   if (!options_.mqtt.address.empty()) {
     WEIR_ASSIGN_OR_RETURN(mqtt_, MqttPublisher::Make(options_.mqtt, ledger_));
   }
+  WEIR_ASSIGN_OR_RETURN(telemetry_, Telemetry::Make(options_.telemetry, ledger_));
   admission_.emplace(model_, chat(), options_, vision_.get(), ledger_);
   Scheduler::JointStep joint;
   if (joint_step != nullptr && options_.max_together > 1) {
@@ -124,6 +125,7 @@ Status Host::MakeRooms(const StepBatch::Shape& batch, JointStep joint_step) {
       joint_step(*shared, jobs, steps);
     };
   }
+  start_bytes_ = ledger_.used_bytes();
   scheduler_ = std::make_unique<Scheduler>(options_.max_waiting, std::move(joint));
   return Status();
 }
@@ -192,8 +194,20 @@ Gauges Host::ReadGauges() const {
     out.mqtt_published = mqtt.published;
     out.mqtt_dropped = mqtt.dropped;
   }
-  out.jobs_running = scheduler_->n_running();
+  if (const OtlpExporter* const exporter = telemetry_->exporter(); exporter != nullptr) {
+    const OtlpExporter::Counters counters = exporter->counters();
+    out.spans_waiting = counters.waiting;
+    out.spans_sent = counters.sent;
+    out.spans_dropped = counters.dropped;
+    out.otlp_failed = counters.failed;
+  }
+  out.room_bytes = ledger_.budget_bytes() - start_bytes_ + pots_.n() * plan_.total_bytes;
+  out.room_used_bytes = ledger_.used_bytes() - start_bytes_ + out.answer_pots_busy * plan_.total_bytes;
+  out.answer_pot_tokens = plan_.pot_slots;
+  out.jobs_running = std::max(0, scheduler_->n_running() - 1);
   out.jobs_waiting = scheduler_->n_waiting();
+  out.jobs_limit = options_.max_waiting;
+  out.draining = draining();
   out.joint_forwards = batch_->n_forwards();
   out.joint_tokens = batch_->n_shared();
   return out;

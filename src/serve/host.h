@@ -29,6 +29,7 @@
 #include "serve/scheduler.h"
 #include "serve/session_table.h"
 #include "serve/shared_vision.h"
+#include "serve/telemetry.h"
 #include "serve/webhook_sender.h"
 #include "text/answer_reader.h"
 #include "text/chat_template.h"
@@ -73,12 +74,22 @@ class Host {
   WebhookSender* webhooks() const { return webhooks_.get(); }
   // nullptr without a broker.
   MqttPublisher* mqtt() const { return mqtt_.get(); }
+  Telemetry& telemetry() const { return *telemetry_; }
   // nullptr without an encoder.
   SharedVision* vision() const { return vision_.get(); }
 
   // Makes jobs on sessions and answer pots end at their next step. Any thread.
   void Hurry() { hurry_ = true; }
   bool hurry() const { return hurry_; }
+  // From now on requests are refused: the server shuts down. Any thread.
+  void StartDraining() { draining_ = true; }
+  bool draining() const { return draining_ || hurry_; }
+  // Whether the budget has room for another session of the default options, or is not meant for sessions at all. Any
+  // thread.
+  bool HasRoom() const {
+    const int64_t rest = ledger_.budget_bytes() - ledger_.used_bytes();
+    return rest >= session_bytes() || ledger_.budget_bytes() - start_bytes_ < session_bytes();
+  }
 
   AnswerPots& pots() { return pots_; }              // [engine]
   PromptScorer& scorer() { return *scorer_; }       // [engine]
@@ -88,7 +99,7 @@ class Host {
   // host's options, 0: no live video. An empty id: a new id. Errors of Admission::Make; kInvalidArgument if a session
   // of that id exists. Without recall: options that were planned with it need an archive (RecallStore) next. [engine]
   Result<StreamSession*> Create(const SessionOptions& options, int n_waiting = -1, std::string id = "");
-  // [engine]
+  // [engine], from a job that is not to be counted.
   Gauges ReadGauges() const;
 
  private:
@@ -111,10 +122,12 @@ class Host {
   std::optional<Admission> admission_;
   std::unique_ptr<WebhookSender> webhooks_;
   std::unique_ptr<MqttPublisher> mqtt_;
+  std::unique_ptr<Telemetry> telemetry_;
   std::unique_ptr<RecallStore> recall_;
   AnswerPots pots_;
   SessionTable sessions_;
-  std::atomic<bool> hurry_{false};
+  std::atomic<bool> hurry_{false}, draining_{false};
+  int64_t start_bytes_ = 0;               // what answer pots and what all share took of the budget at the start
   std::unique_ptr<Scheduler> scheduler_;  // its thread uses the rest, and ends first
   std::optional<AnswerForm> answer_form_;
 };

@@ -12,6 +12,7 @@
 #include "recall/stream_recall.h"
 #include "serve/decode_lanes.h"
 #include "serve/mqtt_publisher.h"
+#include "serve/telemetry.h"
 #include "serve/webhook_sender.h"
 #include "text/forms/form_room.h"
 
@@ -39,6 +40,7 @@ struct HostOptions {
   int frames_waiting = 4;     // of a session's live video, if its request does not say
   WebhookOptions webhooks;
   MqttOptions mqtt;
+  TelemetryOptions telemetry;
 };
 
 }  // namespace weir

@@ -141,7 +141,8 @@ class LimitedStream : public httplib::Stream {
 
 // No length: it ends with the connection.
 constexpr std::string_view kBusy =
-    "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\nConnection: close\r\n\r\n"
+    "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\n"
+    "x-should-retry: true\r\nConnection: close\r\n\r\n"
     "{\"error\":{\"message\":\"the server has too many connections\",\"type\":\"server_error\",\"param\":null,"
     "\"code\":\"too_many_connections\"}}";
 

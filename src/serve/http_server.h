@@ -52,6 +52,9 @@ class HttpConnection {
   // The handler's answer is not sent. Once it has returned, `speak` has the connection, on the same thread; `early` are
   // bytes that came after the request.
   void TakeOver(std::function<void(int socket, std::string early)> speak) { speak_ = std::move(speak); }
+  // Keeps something of the request until its answer, streamed or not, has been sent.
+  void Keep(std::shared_ptr<void> thing) { kept_ = std::move(thing); }
+  void* kept() const { return kept_.get(); }
   bool taken_over() const { return speak_ != nullptr; }
   // nullptr outside a handler.
   static HttpConnection* Current();
@@ -65,6 +68,7 @@ class HttpConnection {
   Ledger& bodies_;
   std::vector<Reservation> taken_;
   std::function<void(int, std::string)> speak_;
+  std::shared_ptr<void> kept_;
 };
 
 class HttpServer : public httplib::Server {

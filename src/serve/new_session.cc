@@ -16,13 +16,15 @@ ApiError MakeSession(Host& host, const ServerOptions& options, const NewSession&
   const auto recall = host.recall().OptionsFor(wish.recall, wish.recall_disk, wish.recall_tokens);
   if (!recall.ok()) return FromStatus(recall.status());
   auto planned = host.admission().OptionsFor(wish.policy, wish.pot, *recall);
+  if (!wish.id.empty() && host.sessions().Has(wish.id))
+    return {409, "session_exists", "there is such a session already"};
   // An unknown policy is an invalid field, not 404.
   if (!planned.ok()) return {400, "", "'policy' is not usable: " + planned.status().message()};
   planned->aside_slots = static_cast<int32_t>(wish.rule_tokens);
   std::string id;
   std::vector<int32_t> head;
   const Status made = CallEngine(host, [&]() -> Status {
-    WEIR_ASSIGN_OR_RETURN(StreamSession* const stream, host.Create(*planned, wish.n_waiting));
+    WEIR_ASSIGN_OR_RETURN(StreamSession* const stream, host.Create(*planned, wish.n_waiting, wish.id));
     if (Status begun = host.recall().Begin(*recall, stream); !begun.ok()) {
       host.sessions().Erase(stream->id);
       return begun;

@@ -13,6 +13,7 @@
 namespace weir {
 
 struct NewSession {
+  std::string id;      // empty: a new one
   std::string policy;  // empty: the server's
   int64_t pot = 0;     // 0: the server's
   std::string system;  // empty: none

@@ -19,8 +19,13 @@ void ForbidRetry(httplib::Response& response) {
   if (!response.has_header("x-should-retry")) response.set_header("x-should-retry", "false");
 }
 
+void AllowRetry(httplib::Response& response) {
+  if (!response.has_header("x-should-retry")) response.set_header("x-should-retry", "true");
+}
+
 void SendError(const ApiError& error, httplib::Response& response) {
-  if (error.http == 429) response.set_header("Retry-After", "1");
+  if (error.http == 429 || error.http == 503) response.set_header("Retry-After", "1");
+  if (error.http == 503) AllowRetry(response);
   if (error.http == 409) ForbidRetry(response);
   SendJson(error.Body(), response, error.http);
 }

@@ -16,7 +16,9 @@
 #include "serve/handover.h"
 #include "serve/idle_sweeper.h"
 #include "serve/origin.h"
+#include "serve/otlp_metrics.h"
 #include "serve/reply.h"
+#include "serve/request_trace.h"
 #include "serve/router.h"
 
 namespace weir {
@@ -49,13 +51,23 @@ class Server::Impl {
                               },
                               [this] { return host_->scheduler().n_waiting() > 0; }}) {}
 
-  Status Start(LoadedModel& model) {
+  ~Impl() {
+    if (host_ == nullptr) return;
+    // It asks the engine.
+    if (OtlpExporter* const exporter = host_->telemetry().exporter(); exporter != nullptr) exporter->StopMetrics();
+  }
+
+  Status Start(LoadedModel& model, const std::function<void()>& make_way) {
     WEIR_ASSIGN_OR_RETURN(Handover handover, Handover::Make(options_.hand_over ? options_.folder : std::string()));
     WEIR_RETURN_IF_ERROR(DropMoved(handover));
     WEIR_ASSIGN_OR_RETURN(host_, Host::Make(model, options_.host, &AnswerJob::AdvanceTogether));
     handover_.emplace(std::move(handover));
     drain_.emplace(*host_, *handover_, options_.folder);
     SetHandlers();
+    if (OtlpExporter* const exporter = host_->telemetry().exporter(); exporter != nullptr) {
+      exporter->StartMetrics([this] { return OtlpMetrics(*host_); });
+    }
+    if (make_way) make_way();
     WEIR_ASSIGN_OR_RETURN(port_, http_.Bind(options_.address, options_.port));
     return Status();
   }
@@ -86,6 +98,7 @@ class Server::Impl {
 
   void SetHandlers() {
     http_.set_pre_routing_handler([this](const Request& request, Response& response) {
+      Trace(request, response);
       if (AnswerOrigin(origins_, request, response)) return httplib::Server::HandlerResponse::Handled;
       const ApiError refused = Check(request);
       if (refused.http == 0) return httplib::Server::HandlerResponse::Unhandled;
@@ -126,7 +139,8 @@ class Server::Impl {
     if (const ApiError framing = CheckFraming(request); framing.http != 0) return framing;
     const KeyRule rule = router_.KeyOf(request.path);
     if (rule == KeyRule::kNever) return {0, "", ""};
-    const bool needs_key = rule == KeyRule::kAlways || HasKey(request);
+    const bool is_public = options_.public_metrics && request.path == "/metrics";
+    const bool needs_key = (rule == KeyRule::kAlways && !is_public) || HasKey(request);
     const std::string key = request.has_header("Authorization") ? request.get_header_value("Authorization")
                                                                 : "Bearer " + request.get_header_value("x-api-key");
     if (keys_.any() && needs_key && !keys_.Accept(key)) {
@@ -165,16 +179,54 @@ class Server::Impl {
     }
     const RouteInfo& route = *match.route;
     bool refused = false;
+    const std::string session = route.of_session() ? match.arguments[0] : "";
+    RequestScope* const scope = Scope();
+    if (scope != nullptr) scope->SetName(std::string(route.method) + " " + route.path, /*http=*/true);
     drain_->Handle(route, {*host_, options_, request, std::move(body), std::move(match.arguments)}, response, &refused);
     Reword(route, response);
-    if (refused) return CountOther(response);
+    // Proxies send what belongs to a session to the server that has it.
+    if (route.of_session() && response.status < 400 && !response.has_header("x-session-id")) {
+      response.set_header("x-session-id", session);
+    }
     // The library fills in the status of a success only after this.
     const int http = response.status < 0 ? 200 : response.status;
+    if (scope != nullptr) {
+      scope->SetSession(route.of_session() ? session : response.get_header_value("x-session-id"));
+      scope->SetStatus(http);
+    }
+    if (refused) return host_->metrics().CountRequest("other", http);
     host_->metrics().CountRequest(std::string(route.method) + " " + route.path, http);
   }
 
   // Counts requests without a route under one label: their paths are client input and must not become labels.
-  void CountOther(const Response& response) { host_->metrics().CountRequest("other", response.status); }
+  void CountOther(const Response& response) {
+    if (RequestScope* const scope = Scope(); scope != nullptr) scope->SetStatus(response.status);
+    host_->metrics().CountRequest("other", response.status);
+  }
+
+  // The trace of the request that this thread handles; nullptr: nobody wants it.
+  static RequestScope* Scope() { return static_cast<RequestScope*>(HttpConnection::Current()->kept()); }
+
+  void Trace(const Request& request, Response& response) {
+    if (!host_->telemetry().on()) return;
+    // Probes and scrapers come every few seconds, and are no work.
+    const RouteInfo* const route = router_.Find(request.method, request.path).route;
+    if (route != nullptr && (route->urgent || route->when_draining)) return;
+    std::optional<TraceContext> from;
+    if (request.get_header_value_count("traceparent") == 1) {
+      from = ParseTraceParent(request.get_header_value("traceparent"));
+    }
+    if (from) {
+      std::string state;
+      for (size_t i = 0; i < request.get_header_value_count("tracestate"); ++i) {
+        state += (i == 0 ? "" : ",") + request.get_header_value("tracestate", i);
+      }
+      from->state = ParseTraceState(state);
+    }
+    const auto scope = std::make_shared<RequestScope>(host_->telemetry(), "other", from);
+    response.set_header("traceresponse", TraceParentText(scope->trace()->context()));
+    HttpConnection::Current()->Keep(scope);
+  }
 
   const ServerOptions options_;
   const ApiKeys keys_;
@@ -191,10 +243,11 @@ class Server::Impl {
 Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Server::~Server() = default;
 
-Result<std::unique_ptr<Server>> Server::Make(LoadedModel& model, ServerOptions options) {
+Result<std::unique_ptr<Server>> Server::Make(LoadedModel& model, ServerOptions options,
+                                             const std::function<void()>& make_way) {
   options.host.snapshots = options.folder;
   auto impl = std::make_unique<Impl>(std::move(options));
-  WEIR_RETURN_IF_ERROR(impl->Start(model));
+  WEIR_RETURN_IF_ERROR(impl->Start(model, make_way));
   return std::unique_ptr<Server>(new Server(std::move(impl)));
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 
 #include "base/status.h"
@@ -17,9 +18,10 @@ namespace weir {
 
 class Server {
  public:
-  // Makes the pots and binds the port. `model` must outlive the server. The messages of kInvalidArgument, kOverBudget
-  // and kIo say what to change.
-  static Result<std::unique_ptr<Server>> Make(LoadedModel& model, ServerOptions options);
+  // Makes the pots and binds the port, for which `make_way` frees it. `model` must outlive the server. The messages of
+  // kInvalidArgument, kOverBudget and kIo say what to change.
+  static Result<std::unique_ptr<Server>> Make(LoadedModel& model, ServerOptions options,
+                                              const std::function<void()>& make_way = nullptr);
   ~Server();
 
   const Host& host() const;

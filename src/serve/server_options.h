@@ -18,6 +18,7 @@ struct ServerOptions {
   std::string address = "127.0.0.1";
   int port = 8080;                    // 0: any free port
   std::vector<std::string> api_keys;  // a request must carry one of them; empty: no key is required
+  bool public_metrics = false;        // /metrics needs no key
   std::vector<std::string> origins;   // origins of other sites' pages that may use the server (serve/origin.h)
   std::string folder;                 // snapshot folder; empty: no saving, no restoring
   bool hand_over = false;             // sessions move through `folder` to other servers (serve/handover.h)

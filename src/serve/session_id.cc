@@ -10,7 +10,7 @@
 namespace weir {
 namespace {
 
-constexpr size_t kMaxIdBytes = 100;
+constexpr size_t kMaxIdBytes = 100, kLeastChosenBytes = 18;
 
 }  // namespace
 
@@ -27,5 +27,7 @@ bool IsSessionId(std::string_view id) {
            return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
          });
 }
+
+bool IsChosenSessionId(std::string_view id) { return IsSessionId(id) && id.size() >= kLeastChosenBytes; }
 
 }  // namespace weir

@@ -17,4 +17,7 @@ Result<std::string> NewSessionId(const std::string& node);
 // Whether a text has the form of a session id and is thus safe as a file name.
 bool IsSessionId(std::string_view id);
 
+// The same for a name that a client chose for a new session: long enough not to be guessed, if it is random.
+bool IsChosenSessionId(std::string_view id);
+
 }  // namespace weir

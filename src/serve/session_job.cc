@@ -32,6 +32,7 @@ bool SessionJob::TryStart() {
     session_ = stream_->session.get();
   }
   before_ = session_->counters();
+  started_at_ = Clock::now();
   if (lane) {
     // In a whole prompt videos are read in their places; in a stream their frames join the stream's, and a question is
     // about all of them.
@@ -51,9 +52,19 @@ void SessionJob::Finish() {
   feed_.reset();
   if (session_ == nullptr) return;
   const SessionCounters after = session_->counters();
-  if (after.selections > before_.selections) {
-    host_.metrics().CountEvictions(session_->policy().info->name, after.selections - before_.selections,
-                                   after.dropped - before_.dropped);
+  n_selections_ = after.selections - before_.selections;
+  n_evicted_ = after.dropped - before_.dropped;
+  if (n_selections_ > 0) {
+    host_.metrics().CountEvictions(session_->policy().info->name, n_selections_, n_evicted_);
+  }
+  if (tells_ && trace_ != nullptr) {
+    trace_->CountTokens(reader_.n_read(), 0);
+    trace_->Add("wait", made_at_, started_at_);
+    trace_->Add("read", started_at_, Clock::now(),
+                {{"weir.tokens.read", reader_.n_read()},
+                 {"weir.tokens.kept", after.kept},
+                 {"weir.selections", n_selections_},
+                 {"weir.tokens.evicted", n_evicted_}});
   }
   if (stream_ == nullptr) {
     if (Reusable().empty()) session_->Reset();  // not reusable
@@ -97,7 +108,8 @@ void SessionJob::StartTurn(PromptPart body, PictureSource* pictures, int64_t t_m
 
 bool SessionJob::CheckRules() {
   checked_ = checked_ || stream_->rules == nullptr ||
-             stream_->rules->Check(id_, *session_, stream_->conversation, stream_->t_ms, &asked_);
+             stream_->rules->Check(id_, *session_, stream_->conversation, stream_->t_ms,
+                                   trace_ == nullptr ? std::string() : TraceParentText(trace_->context()), &asked_);
   return checked_;
 }
 

@@ -14,6 +14,7 @@
 #include "engine/session.h"
 #include "serve/channel.h"
 #include "serve/host.h"
+#include "serve/request_trace.h"
 #include "serve/scheduler.h"
 #include "serve/visual_feed.h"
 
@@ -24,7 +25,7 @@ namespace weir {
 class SessionJob : public Job {
  public:
   SessionJob(Host& host, std::string id, std::vector<VisualInput> visuals = {})
-      : host_(host), id_(std::move(id)), visuals_(std::move(visuals)) {
+      : host_(host), id_(std::move(id)), trace_(RequestTrace::Current()), visuals_(std::move(visuals)) {
     if (!visuals_.empty()) ticket_.emplace(*host_.vision()->lanes);
   }
   bool TryStart() override;
@@ -51,7 +52,11 @@ class SessionJob : public Job {
   StreamSession* stream_ = nullptr;  // nullptr for an answer pot
   std::unique_ptr<VisualFeed> feed_;
   PromptReader reader_;
-  std::optional<int64_t> rows_pruned_;  // of what reader_ read; nullopt without a pruner
+  std::shared_ptr<RequestTrace> trace_;  // of the request that it works for; may be nullptr
+  bool tells_ = false;                   // its wait and its reading are spans of the trace
+  const Clock::time_point made_at_ = Clock::now();
+  int64_t n_selections_ = 0, n_evicted_ = 0;  // in the job's time; known after Finish()
+  std::optional<int64_t> rows_pruned_;        // of what reader_ read; nullopt without a pruner
 
  private:
   std::vector<VisualInput> visuals_;
@@ -60,6 +65,7 @@ class SessionJob : public Job {
   SessionCounters before_;
   RuleSet::Part asked_;
   bool checked_ = false;
+  Clock::time_point started_at_;
 };
 
 // Reads the beginning of a new session. The channel receives one event: the session as JSON, or an error, after which
@@ -67,7 +73,9 @@ class SessionJob : public Job {
 class BeginJob : public SessionJob {
  public:
   BeginJob(Host& host, std::string id, std::vector<int32_t> tokens, bool pinned)
-      : SessionJob(host, std::move(id)), head_{std::move(tokens), pinned, false, false} {}
+      : SessionJob(host, std::move(id)), head_{std::move(tokens), pinned, false, false} {
+    tells_ = true;
+  }
   Step Advance() override;
   void Finish() override;
   void Dropped(const Status& why) override;
@@ -86,10 +94,14 @@ class BeginJob : public SessionJob {
 class AppendJob : public SessionJob {
  public:
   AppendJob(Host& host, std::string id, std::vector<int32_t> tokens, bool pinned)
-      : SessionJob(host, std::move(id)), body_{std::move(tokens), pinned, false, false} {}
+      : SessionJob(host, std::move(id)), body_{std::move(tokens), pinned, false, false} {
+    tells_ = true;
+  }
   // A picture or video that begins at stream time t_ms; -1: the current stream time.
   AppendJob(Host& host, std::string id, VisualInput input, bool pinned, int64_t t_ms)
-      : SessionJob(host, std::move(id), Listed(std::move(input))), body_{{}, pinned, false, true}, t_ms_(t_ms) {}
+      : SessionJob(host, std::move(id), Listed(std::move(input))), body_{{}, pinned, false, true}, t_ms_(t_ms) {
+    tells_ = true;
+  }
   Step Advance() override;
   void Dropped(const Status& why) override { events.Push(why); }
 
@@ -113,7 +125,9 @@ class AppendJob : public SessionJob {
 class FrameJob : public SessionJob {
  public:
   FrameJob(Host& host, std::string id, std::shared_ptr<FrameQueue> queue)
-      : SessionJob(host, std::move(id)), queue_(std::move(queue)), source_(*this) {}
+      : SessionJob(host, std::move(id)), queue_(std::move(queue)), source_(*this) {
+    trace_.reset();  // it may outlast the request that brought the frame
+  }
   Step Advance() override;
   void Finish() override;
   void Dropped(const Status& why) override { (void)queue_->Pause(why); }

@@ -12,7 +12,7 @@
 namespace weir {
 
 bool SessionRules::Check(const std::string& id, Session& session, const Conversation& conversation, int64_t t_ms,
-                         RuleSet::Part* part) {
+                         const std::string& trace, RuleSet::Part* part) {
   if (set.empty()) return true;
   std::vector<RuleEvent> found;
   const auto done = set.CheckPart(session, conversation, t_ms, session.plan().chunk_rows, part, &found);
@@ -32,7 +32,7 @@ bool SessionRules::Check(const std::string& id, Session& session, const Conversa
     if (watched == set.rules().end() || watched->rule.webhook.empty()) continue;
     // A rule may have come from a server that had another address.
     const Status sent = webhooks == nullptr ? InvalidArgument("this server sends no webhooks")
-                                            : webhooks->Post(id, event.id, watched->rule.webhook, text);
+                                            : webhooks->Post(id, event.id, watched->rule.webhook, text, trace);
     if (!sent.ok()) trouble = sent.message();
   }
   return !done.ok() || *done;

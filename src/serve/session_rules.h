@@ -28,9 +28,9 @@ struct SessionRules {
 
   // Asks rules about the session's present moment, as many as one step of the engine may take (RuleSet::CheckPart()).
   // True when the check is over. What went wrong is kept in `trouble`: whoever sent the frame or the text has nothing
-  // to do with it.
+  // to do with it. `trace`: the traceparent of what the session read; may be empty.
   bool Check(const std::string& id, Session& session, const Conversation& conversation, int64_t t_ms,
-             RuleSet::Part* part);
+             const std::string& trace, RuleSet::Part* part);
 
   // A rule of session `id` came: those who watch all rules (`mqtt`) learn of it.
   void Tell(const std::string& id, const RuleSet::Watched& watched) const;

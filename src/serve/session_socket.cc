@@ -16,6 +16,7 @@
 #include "serve/answer_tally.h"
 #include "serve/live_frame.h"
 #include "serve/openai_request.h"
+#include "serve/request_trace.h"
 #include "serve/routes/common.h"
 #include "serve/rule_request.h"
 #include "serve/session_json.h"
@@ -206,6 +207,9 @@ class SessionSocket {
     requests_.pop_front();
     request_.id = std::move(next.id);
     request_.room = std::move(next.room);
+    // A request of its own, below that of the connection.
+    RequestScope scope(host_.telemetry(), "socket", std::nullopt);
+    scope.SetSession(session_.id);
     Status status = Start(std::move(next.body));
     if (status.ok()) return;
     Fail(request_.id, FromStatus(status));

@@ -42,7 +42,7 @@ bool WriteAll(int fd, std::string_view text) {
 
 int64_t WebhookQueue::Event::bytes() const {
   int64_t out = HeapBytes(static_cast<int64_t>(sizeof(Event)) + 2 * static_cast<int64_t>(sizeof(void*)));
-  for (const std::string* text : {&id, &session, &target, &body}) {
+  for (const std::string* text : {&id, &session, &target, &body, &trace}) {
     out += HeapBytes(static_cast<int64_t>(text->capacity()) + 1);
   }
   return out;

@@ -29,6 +29,7 @@ class WebhookQueue {
     std::string body;
     int64_t attempts = 0;   // to send it, here or elsewhere
     int64_t n_line = 0;     // bytes of its line in the journal
+    std::string trace;      // traceparent of what it came of; ends with the process
     int64_t bytes() const;  // of memory
   };
   static constexpr size_t kMostEvents = 10000;

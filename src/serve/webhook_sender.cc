@@ -5,40 +5,22 @@
 #include <httplib.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <ctime>
 #include <optional>
 #include <utility>
 
 #include "base/clock.h"
+#include "serve/http_address.h"
 
 namespace weir {
 namespace {
 
 constexpr std::chrono::milliseconds kFirstWait{500}, kLongestWait{60000};
 constexpr std::chrono::milliseconds kPatience{1000}, kBreakAgain{50};  // with a request that has to end
-constexpr std::chrono::seconds kLongestRetryAfter{3600};
 constexpr int64_t kKeepSeconds = 86400;
 constexpr int kConnectSeconds = 5, kAnswerSeconds = 10;
 constexpr size_t kMostAnswerBytes = 1 << 16;  // that are read of an answer; nothing in it is used
-
-struct Address {
-  std::string origin, path;
-};
-
-// "https://host:port/path": what is not an address of this form is no target.
-std::optional<Address> ParseAddress(const std::string& text) {
-  for (const std::string_view scheme : {"http://", "https://"}) {
-    if (!text.starts_with(scheme)) continue;
-    const bool plain = std::ranges::all_of(text, [](unsigned char c) { return c > 0x20 && c < 0x7F && c != '#'; });
-    const size_t slash = std::min(text.find('/', scheme.size()), text.size());
-    const std::string host = text.substr(scheme.size(), slash - scheme.size());
-    if (!plain || host.empty() || host.find_first_of("@?\\") != std::string::npos) return std::nullopt;
-    return Address{text.substr(0, slash), slash == text.size() ? "/" : text.substr(slash)};
-  }
-  return std::nullopt;
-}
 
 // What an attempt came to.
 struct Outcome {
@@ -49,19 +31,11 @@ struct Outcome {
   bool refused() const { return http == 400 || http == 410 || http == 413 || http == 422; }
 };
 
-std::chrono::milliseconds RetryAfter(const httplib::Response& response) {
-  const std::string text = response.get_header_value("Retry-After");
-  int64_t seconds = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
-  if (error != std::errc() || end != text.data() + text.size() || seconds < 0) return {};
-  return std::min(std::chrono::seconds(std::min<int64_t>(seconds, kLongestRetryAfter.count())), kLongestRetryAfter);
-}
-
 }  // namespace
 
 class WebhookSender::Target {
  public:
-  Target(std::string url, Address address)
+  Target(std::string url, HttpAddress address)
       : url(std::move(url)), path_(std::move(address.path)), client_(address.origin) {
     client_.set_connection_timeout(kConnectSeconds);
     client_.set_read_timeout(kAnswerSeconds);
@@ -71,11 +45,12 @@ class WebhookSender::Target {
 
   Outcome Send(const WebhookKey& key, const WebhookQueue::Event& event) {
     const auto now = static_cast<int64_t>(std::time(nullptr));
-    const httplib::Headers headers = {{"webhook-id", event.id},
-                                      {"webhook-timestamp", fmt::format("{}", now)},
-                                      {"webhook-attempt", fmt::format("{}", event.attempts)},
-                                      {"webhook-signature", key.Sign(event.id, now, event.body)},
-                                      {"User-Agent", "weir"}};
+    httplib::Headers headers = {{"webhook-id", event.id},
+                                {"webhook-timestamp", fmt::format("{}", now)},
+                                {"webhook-attempt", fmt::format("{}", event.attempts)},
+                                {"webhook-signature", key.Sign(event.id, now, event.body)},
+                                {"User-Agent", "weir"}};
+    if (!event.trace.empty()) headers.emplace("traceparent", event.trace);
     httplib::Request request;
     request.method = "POST";
     request.path = path_;
@@ -124,7 +99,7 @@ Result<std::unique_ptr<WebhookSender>> WebhookSender::Make(const WebhookOptions&
   }
   std::vector<std::unique_ptr<Target>> targets;
   for (const std::string& url : options.targets) {
-    auto address = ParseAddress(url);
+    auto address = ParseHttpAddress(url);
     if (!address) return InvalidArgument("--webhook {} is not an address such as https://hooks.example/weir", url);
     targets.push_back(std::make_unique<Target>(url, *std::move(address)));
   }
@@ -158,7 +133,8 @@ Status WebhookSender::CheckTarget(const std::string& target) const {
   return allowed ? Status() : InvalidArgument("'{}' is not an address that this server sends webhooks to", target);
 }
 
-Status WebhookSender::Post(const std::string& session, int64_t event, const std::string& target, std::string body) {
+Status WebhookSender::Post(const std::string& session, int64_t event, const std::string& target, std::string body,
+                           std::string trace) {
   WEIR_RETURN_IF_ERROR(CheckTarget(target));
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -166,7 +142,8 @@ Status WebhookSender::Post(const std::string& session, int64_t event, const std:
                                       .session = session,
                                       .target = target,
                                       .made_s = static_cast<int64_t>(std::time(nullptr)),
-                                      .body = std::move(body)});
+                                      .body = std::move(body),
+                                      .trace = std::move(trace)});
   }
   changed_.notify_all();
   return Status();

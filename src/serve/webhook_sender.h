@@ -46,8 +46,10 @@ class WebhookSender {
 
   // kInvalidArgument for anything but an address of the options.
   Status CheckTarget(const std::string& target) const;
-  // The event of a session's rule: its id is unique within the session. Errors of CheckTarget().
-  Status Post(const std::string& session, int64_t event, const std::string& target, std::string body);
+  // The event of a session's rule: its id is unique within the session. `trace`: the traceparent of what it came of;
+  // empty: none. Errors of CheckTarget().
+  Status Post(const std::string& session, int64_t event, const std::string& target, std::string body,
+              std::string trace = "");
 
   // A session moves to another server and takes along what waits of it. Between Hold() and Release() nothing of it is
   // sent; with `moved` it has left. Hold() waits for up to a second for a delivery of the session that is under way,

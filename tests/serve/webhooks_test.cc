@@ -39,7 +39,7 @@ bool Until(const std::function<bool()>& true_now) {
 class Receiver {
  public:
   struct Got {
-    std::string id, signature, body;
+    std::string id, signature, body, trace;
     int64_t timestamp = 0;
     int answer = 0;
   };
@@ -53,6 +53,7 @@ class Receiver {
       got.signature = request.get_header_value("webhook-signature");
       got.timestamp = std::atoll(request.get_header_value("webhook-timestamp").c_str());
       got.body = request.body;
+      got.trace = request.get_header_value("traceparent");
       const std::lock_guard<std::mutex> lock(mutex_);
       got.answer = answer_ ? answer_(got, got_.size()) : 200;
       response.status = got.answer;
@@ -169,6 +170,31 @@ TEST_F(WebhooksTest, EventsArriveSignedAndInOrder) {
   EXPECT_EQ(Metric(server, "weir_webhooks_delivered_total"), newest);
   EXPECT_EQ(Metric(server, "weir_webhooks_waiting"), 0);
   EXPECT_EQ(Metric(server, "weir_webhooks_dropped_total"), 0);
+}
+
+// With an address for spans, an event names the trace of what it came of.
+TEST_F(WebhooksTest, EventsNameTheTraceOfWhatWasRead) {
+  const std::string trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+  const ServerProcess server(Flags({"--otlp", receiver_.url()})), plain(Flags());
+  for (const ServerProcess* one : {&server, &plain}) {
+    Client client(*one);
+    const std::string id = Watched(client, *one);
+    for (int i = 0; i < 12; ++i) {
+      const Json text = {{"text", i % 3 == 0 ? "the man came " : "the sea and the sea "}};
+      const HttpAnswer read = one->PostWith(kSessions + "/" + id + "/append", text,
+                                            {{"traceparent", "00-" + trace + "-00f067aa0ba902b7-01"}});
+      EXPECT_EQ(read.status, 200) << read.body;
+    }
+    EXPECT_TRUE(Until([&] { return Metric(*one, "weir_webhooks_waiting") == 0; }));
+    int n = 0;
+    for (const Receiver::Got& got : receiver_.Accepted()) {
+      if (got.id.rfind(id, 0) != 0) continue;
+      ++n;
+      EXPECT_EQ(got.trace.size(), one == &server ? 55u : 0u) << got.trace;
+      if (one == &server) EXPECT_EQ(got.trace.substr(3, 32), trace);
+    }
+    EXPECT_GE(n, kRules);
+  }
 }
 
 TEST_F(WebhooksTest, AReceiverThatIsDownMissesNothing) {

@@ -23,10 +23,13 @@
 #include "print.h"
 #include "recall_flags.h"
 #include "serve/event_pictures.h"
+#include "serve/loading_door.h"
 #include "serve/origin.h"
 #include "serve/png.h"
 #include "serve/server.h"
+#include "server_log.h"
 #include "server_sandbox.h"
+#include "telemetry_flags.h"
 
 namespace weir::app {
 namespace {
@@ -41,7 +44,8 @@ struct ServeFlags {
   std::vector<std::string> origins, webhooks;
   std::string webhook_secret_file, webhook_queue;
   MqttFlags mqtt;
-  bool hand_over = false, cache_prompt = true, sandbox = false;
+  TelemetryFlags telemetry;
+  bool hand_over = false, cache_prompt = true, sandbox = false, public_metrics = false;
   int drain = 30, session_idle = 0;
   DecodeOptions decode;
   int media_timeout_s = 30, frames_waiting = 4;
@@ -177,7 +181,9 @@ Result<ServerOptions> ToOptions(const ModelFlags& model_flags, const PotFlags& p
     return InvalidArgument("--mqtt-pictures needs --mmproj: without it there are no pictures");
   }
   WEIR_ASSIGN_OR_RETURN(out.host.mqtt, ToMqtt(flags.mqtt));
+  WEIR_ASSIGN_OR_RETURN(out.host.telemetry, ToTelemetry(flags.telemetry, flags.node));
   out.origins = flags.origins;
+  out.public_metrics = flags.public_metrics;
   if (out.api_keys.empty() && std::find(out.origins.begin(), out.origins.end(), "*") != out.origins.end()) {
     return InvalidArgument("--allow-origin '*' lets every web page use this server, so it needs --api-key");
   }
@@ -222,7 +228,14 @@ Status EnterServerSandbox(const RecallOptions& recall, const ServeFlags& flags, 
 
 Status Serve(ModelFlags model_flags, const PotFlags& pot_flags, const ServeFlags& flags) {
   WEIR_ASSIGN_OR_RETURN(ServerOptions options, ToOptions(model_flags, pot_flags, flags));
+  const auto log = std::make_shared<ServerLog>(flags.telemetry.log_format == "json");
+  if (log->json()) options.host.telemetry.log = [log](const RequestRecord& record) { log->Request(record); };
   if (flags.sandbox) WEIR_RETURN_IF_ERROR(EnterServerSandbox(options.host.recall, flags, pot_flags, &model_flags));
+  // A port that is chosen at the end is one that nobody asks before.
+  std::unique_ptr<LoadingDoor> door;
+  if (flags.port != 0) {
+    WEIR_ASSIGN_OR_RETURN(door, LoadingDoor::Open(flags.host, flags.port));
+  }
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedModel> model, Load(model_flags));
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedDraft> draft,
                         LoadDraft(pot_flags.guesses, *model, &options.host.session));
@@ -234,45 +247,47 @@ Status Serve(ModelFlags model_flags, const PotFlags& pot_flags, const ServeFlags
   options.host.model_name = flags.name.empty() ? ModelId(ModelName(*model)) : flags.name;
   const std::string policy = PolicyText(options.host.session.policy, pot_flags);
   const bool open = flags.api_key.empty() && flags.api_key_file.empty();
-  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Server> server, Server::Make(*model, std::move(options)));
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Server> server,
+                        Server::Make(*model, std::move(options), [&] { door.reset(); }));
   const Host& host = server->host();
-  Print(stderr, "model    {} ({}), weights {}\n", Printable(host.options().model_name), model->backend().name(),
-        BytesText(model->ledger().used_bytes()));
-  Print(stderr, "pot      {} tokens, policy {}, {} each\n", host.plan().pot_slots, policy,
-        BytesText(host.session_bytes()));
-  PrintDefaultPot(pot_flags, host.plan().pot_slots, model->model().config());
-  PrintDraft(draft.get(), host.plan());
+  log->Say("model", "{} ({}), weights {}", Printable(host.options().model_name), model->backend().name(),
+           BytesText(model->ledger().used_bytes()));
+  log->Say("pot", "{} tokens, policy {}, {} each", host.plan().pot_slots, policy, BytesText(host.session_bytes()));
+  if (!log->json()) {
+    PrintDefaultPot(pot_flags, host.plan().pot_slots, model->model().config());
+    PrintDraft(draft.get(), host.plan());
+  }
   if (encoder != nullptr) {
-    Print(stderr, "vision   {}, {} tokens a picture, weights {}, pictures up to {} pixels a side\n",
-          encoder->encoder().config().projector, encoder->encoder().config().max_rows(),
-          BytesText(encoder->ledger().used_bytes()), host.options().decode.max_side);
+    log->Say("vision", "{}, {} tokens a picture, weights {}, pictures up to {} pixels a side",
+             encoder->encoder().config().projector, encoder->encoder().config().max_rows(),
+             BytesText(encoder->ledger().used_bytes()), host.options().decode.max_side);
     if (const PrunerSpec& prune = host.options().prune; prune.info != nullptr) {
-      Print(stderr, "pruner   {}, keeps {} of a picture's {} tokens\n", prune.text, host.vision()->encoder->n_rows(),
-            encoder->encoder().config().n_rows);
+      log->Say("pruner", "{}, keeps {} of a picture's {} tokens", prune.text, host.vision()->encoder->n_rows(),
+               encoder->encoder().config().n_rows);
     }
   }
-  Print(stderr, "memory   {} for all sessions, {} of it for {} answer pots\n", BytesText(host.ledger().budget_bytes()),
-        BytesText(host.ledger().used_bytes()), host.options().answer_pots);
+  log->Say("memory", "{} for all sessions, {} of it for {} answer pots", BytesText(host.ledger().budget_bytes()),
+           BytesText(host.ledger().used_bytes()), host.options().answer_pots);
   if (host.recall().allowed()) {
     const RecallOptions& recall = host.options().recall;
-    Print(stderr, "recall   {}, archives of up to {} each, {} in all, {}\n",
-          recall.on() ? recall.spec.text : std::string("for sessions that ask for it"), BytesText(recall.disk_bytes),
-          BytesText(host.recall().disk_total()),
-          recall.dir.empty() ? "in files that end with the server" : "in " + Printable(recall.dir));
+    log->Say("recall", "{}, archives of up to {} each, {} in all, {}",
+             recall.on() ? recall.spec.text : std::string("for sessions that ask for it"), BytesText(recall.disk_bytes),
+             BytesText(host.recall().disk_total()),
+             recall.dir.empty() ? "in files that end with the server" : "in " + Printable(recall.dir));
   }
   if (const WebhookSender* const webhooks = host.webhooks(); webhooks != nullptr) {
-    Print(stderr, "webhooks to {} addresses, {} events wait, {}\n", host.options().webhooks.targets.size(),
-          webhooks->counters().waiting,
-          host.options().webhooks.queue.empty() ? std::string("which end with the server")
-                                                : "in " + Printable(host.options().webhooks.queue));
+    log->Say("webhooks", "to {} addresses, {} events wait, {}", host.options().webhooks.targets.size(),
+             webhooks->counters().waiting,
+             host.options().webhooks.queue.empty() ? std::string("which end with the server")
+                                                   : "in " + Printable(host.options().webhooks.queue));
   }
-  if (host.mqtt() != nullptr) Print(stderr, "mqtt     events go to {}\n", Printable(host.options().mqtt.address));
-  Print(stderr, "sampling {}; requests may override it\n", SamplingText(flags.sampling));
+  if (host.mqtt() != nullptr) log->Say("mqtt", "events go to {}", Printable(host.options().mqtt.address));
+  log->Say("sampling", "{}; requests may override it", SamplingText(flags.sampling));
   if (open && flags.host != "127.0.0.1" && flags.host != "localhost" && flags.host != "::1") {
-    Print(stderr, "weir: warning: anyone who can reach {} can use this server; require a key with --api-key\n",
-          Printable(flags.host));
+    log->Warn(fmt::format("anyone who can reach {} can use this server; require a key with --api-key",
+                          Printable(flags.host)));
   }
-  Print(stderr, "serving  http://{}:{}\n", Printable(flags.host), server->port());
+  log->Say("serving", "http://{}:{}", Printable(flags.host), server->port());
   // Signals only set a flag; this thread polls it.
   std::atomic<bool> ended{false};
   std::thread watch([&, drained = false]() mutable {
@@ -280,7 +295,7 @@ Status Serve(ModelFlags model_flags, const PotFlags& pot_flags, const ServeFlags
       if (!StopFlag()) continue;
       const Status left = drained ? Status() : server->Drain(std::chrono::seconds(flags.drain));
       if (!left.ok()) {
-        Print(stderr, "weir: a session was not handed over: {}\n", Printable(left.message()));
+        log->Tell("handover", fmt::format("a session was not handed over: {}", Printable(left.message())));
       }
       drained = true;
       server->Stop();  // called repeatedly, because it does nothing before the server listens
@@ -290,7 +305,7 @@ Status Serve(ModelFlags model_flags, const PotFlags& pot_flags, const ServeFlags
   ended = true;
   watch.join();
   if (StopFlag()) {
-    Print(stderr, "weir: stopped\n");
+    log->Tell("end", "stopped");
     return Status();
   }
   return status;
@@ -392,6 +407,8 @@ Action AddServe(CLI::App& sub) {
       ->check(NotEmpty())
       ->excludes(key)
       ->type_name("FILE");
+  sub.add_flag("--public-metrics", flags->public_metrics,
+               "answer /metrics without a key, for scrapers and schedulers that send none");
   sub.add_option("--allow-origin", flags->origins,
                  "site whose pages may use the server, such as https://app.example; may be repeated; with a key, '*' "
                  "allows every site")
@@ -475,6 +492,7 @@ Action AddServe(CLI::App& sub) {
   AddWebhookFlags(sub, flags.get());
   flags->mqtt.picture_bytes = PngBytes(EventPictures::kMostPixels);
   AddMqttFlags(sub, &flags->mqtt);
+  AddTelemetryFlags(sub, &flags->telemetry);
   AddVisionFlags(sub, flags.get());
   return [=] {
     InstallStopHandler();

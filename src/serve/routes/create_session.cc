@@ -8,6 +8,7 @@
 #include "serve/reply.h"
 #include "serve/routes/common.h"
 #include "serve/routes/route.h"
+#include "serve/session_id.h"
 
 namespace weir {
 namespace {
@@ -38,10 +39,20 @@ void Handle(const Call& call, httplib::Response& response) {
   if (call.host.vision() == nullptr) fields.Only("frames_waiting", 0);
   if (const Status bad = fields.Done(); !bad.ok()) return SendError(bad, response);
   wish.n_waiting = static_cast<int>(n_waiting);
+  // A proxy that sends requests where the hash of this header says needs it from the first one on.
+  wish.id = call.http.get_header_value("x-session-id");
+  if (wish.id == "new") wish.id.clear();
+  if (!wish.id.empty() && !IsChosenSessionId(wish.id)) {
+    return SendError({400, "",
+                      "'x-session-id' must be s- and 16 to 98 small letters, digits or '-', which nobody can "
+                      "guess: whoever knows a session's name can use it"},
+                     response);
+  }
   Json state;
   if (const ApiError error = MakeSession(call.host, call.options, wish, ClientWaits, &state); error.http != 0) {
     return SendError(error, response);
   }
+  response.set_header("x-session-id", state["id"].get<std::string>());
   SendJson(state, response, 201);
 }
 

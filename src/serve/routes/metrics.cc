@@ -1,7 +1,12 @@
 // weir-plugin: route
 // SPDX-License-Identifier: Apache-2.0
 // Metrics for Prometheus.
+#include <utility>
+#include <vector>
+
 #include "serve/call_job.h"
+#include "serve/gateway_metrics.h"
+#include "serve/metrics_text.h"
 #include "serve/reply.h"
 #include "serve/routes/route.h"
 
@@ -15,7 +20,10 @@ void Handle(const Call& call, httplib::Response& response) {
     return Status();
   });
   if (!status.ok()) return SendError(status, response);
-  response.set_content(call.host.metrics().Text(gauges), "text/plain; version=0.0.4; charset=utf-8");
+  std::vector<MetricFamily> all = call.host.metrics().Collect(gauges);
+  for (MetricFamily& family : GatewayMetrics(gauges, call.host.options().model_name)) all.push_back(std::move(family));
+  const MetricsFormat format = AcceptedFormat(call.http.get_header_value("Accept"));
+  response.set_content(MetricsText(all, format), MetricsContentType(format));
 }
 
 }  // namespace
@@ -25,6 +33,7 @@ const RouteInfo kMetrics = {
     .method = "GET",
     .path = "/metrics",
     .handle = Handle,
+    .when_draining = true,
 };
 
 }  // namespace weir

@@ -26,6 +26,7 @@ void Handle(const Call& call, httplib::Response& response) {
     return Status();
   });
   if (!status.ok()) return SendError(WithoutFolder(status, call.options.folder), response);
+  response.set_header("x-session-id", state["id"].get<std::string>());
   SendJson(state, response, 201);
 }
 

@@ -42,7 +42,8 @@ struct RouteInfo {
   KeyRule key = KeyRule::kAlways;
   // Words an error as the route's API does; nullptr: as the OpenAI API.
   Json (*error_body)(const ApiError& error) = nullptr;
-  bool urgent = false;  // answered even while every thread is busy: it takes no body and waits for nothing
+  bool urgent = false;         // answered even while every thread is busy: it takes no body and waits for nothing
+  bool when_draining = false;  // answered, not refused, while the server shuts down: it only says how the server is
   // The session that a request works on, where neither the path nor x-session-id names it; empty: none. nullptr: there
   // is no other way to name one.
   std::string (*session)(const Call& call) = nullptr;

@@ -6,6 +6,7 @@
 
 #include "serve/call_job.h"
 #include "serve/reply.h"
+#include "serve/request_trace.h"
 #include "serve/routes/common.h"
 #include "serve/routes/route.h"
 #include "serve/session_json.h"
@@ -19,6 +20,7 @@ void Handle(const Call& call, httplib::Response& response) {
   if (!body.ok()) return SendError(body.status(), response);
   const auto path = SnapshotPath(call.options, *body);
   if (!path.ok()) return SendError(path.status(), response);
+  const SpanTimer storing("store");
   std::unique_ptr<SnapshotWriter> file;
   RecallStore::Saved saved;
   Json json;
@@ -38,6 +40,7 @@ void Handle(const Call& call, httplib::Response& response) {
     call.host.recall().EndSave(saved, status.ok());
     return Status();
   });
+  if (status.ok()) storing.Add({{"weir.snapshot.bytes", file->state_bytes()}});
   if (!status.ok())
     return SendError(WithoutFolder(WithoutFolder(status, call.options.folder), call.options.host.recall.dir), response);
   SendJson(
