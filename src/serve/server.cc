@@ -50,10 +50,12 @@ class Server::Impl {
                               [this] { return host_->scheduler().n_waiting() > 0; }}) {}
 
   Status Start(LoadedModel& model) {
-    WEIR_ASSIGN_OR_RETURN(Handover handover, Handover::Make(options_.hand_over ? options_.folder : std::string()));
-    WEIR_RETURN_IF_ERROR(DropMoved(handover));
+    WEIR_ASSIGN_OR_RETURN(auto handover,
+                          Handover::Make(options_.hand_over ? options_.store.get() : nullptr, options_.handover));
+    WEIR_RETURN_IF_ERROR(DropMoved(*handover));
     WEIR_ASSIGN_OR_RETURN(host_, Host::Make(model, options_.host, &AnswerJob::AdvanceTogether));
-    handover_.emplace(std::move(handover));
+    handover_ = std::move(handover);
+    handover_->Attach(host_.get());
     drain_.emplace(*host_, *handover_, options_.folder);
     SetHandlers();
     WEIR_ASSIGN_OR_RETURN(port_, http_.Bind(options_.address, options_.port));
@@ -74,9 +76,10 @@ class Server::Impl {
 
  private:
   // A server that was killed at the moment at which a session left has in its journal of webhooks what left with it.
-  Status DropMoved(const Handover& handover) const {
-    const std::vector<std::string> sessions = handover.Sessions();
-    if (options_.host.webhooks.queue.empty() || sessions.empty()) return Status();
+  Status DropMoved(Handover& handover) const {
+    if (options_.host.webhooks.queue.empty()) return Status();
+    WEIR_ASSIGN_OR_RETURN(const std::vector<std::string> sessions, handover.Left());
+    if (sessions.empty()) return Status();
     WEIR_ASSIGN_OR_RETURN(WebhookQueue queue, WebhookQueue::Open(options_.host.webhooks.queue));
     for (const std::string& session : sessions) {
       for (const WebhookQueue::Event& event : queue.Of(session)) queue.Done(event.id);
@@ -182,7 +185,7 @@ class Server::Impl {
   const std::vector<const RouteInfo*> routes_;
   const Router router_;
   std::unique_ptr<Host> host_;
-  std::optional<Handover> handover_;
+  std::unique_ptr<Handover> handover_;
   std::optional<weir::Drain> drain_;
   HttpServer http_;
   int port_ = 0;
@@ -193,6 +196,14 @@ Server::~Server() = default;
 
 Result<std::unique_ptr<Server>> Server::Make(LoadedModel& model, ServerOptions options) {
   options.host.snapshots = options.folder;
+  options.handover.node = options.host.node;
+  if (!options.folder.empty() && options.store == nullptr) {
+    WEIR_ASSIGN_OR_RETURN(const StoreInfo* const info, StoreOf(options.folder));
+    WEIR_ASSIGN_OR_RETURN(options.store, info->open(options.folder, options.store_options));
+    // One call a request, one for each session that leaves, and those of the sweeper and the lease.
+    const int64_t n_calls = options.http.n_threads + static_cast<int64_t>(kSessionsLeavingAtOnce) + 2;
+    options.host.store_bytes = n_calls * info->bytes_a_call;
+  }
   auto impl = std::make_unique<Impl>(std::move(options));
   WEIR_RETURN_IF_ERROR(impl->Start(model));
   return std::unique_ptr<Server>(new Server(std::move(impl)));
