@@ -61,9 +61,7 @@ class CallJob : public SessionJob {
   bool Changes() const override { return kind_ == Kind::kWithSession; }
 
  private:
-  bool OnSession() const {
-    return kind_ == Kind::kWithSession || kind_ == Kind::kToStore || kind_ == Kind::kToHold;
-  }
+  bool OnSession() const { return kind_ == Kind::kWithSession || kind_ == Kind::kToStore || kind_ == Kind::kToHold; }
 
   const Kind kind_;
   const std::function<Status(StreamSession*)> fn_;
@@ -105,7 +103,8 @@ Status CallWithSession(Host& host, const std::string& id, const std::function<St
 
 Status CallToStore(Host& host, const std::string& id, bool hold, const std::function<Status(StreamSession&)>& fn) {
   const auto kind = hold ? CallJob::Kind::kToHold : CallJob::Kind::kToStore;
-  return PostAndWait(host, std::make_shared<CallJob>(host, id, kind, [&](StreamSession* stream) { return fn(*stream); }));
+  return PostAndWait(host,
+                     std::make_shared<CallJob>(host, id, kind, [&](StreamSession* stream) { return fn(*stream); }));
 }
 
 Status FreeSession(Host& host, const std::string& id) {

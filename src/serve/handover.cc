@@ -88,8 +88,8 @@ Result<std::unique_ptr<Handover>> Handover::Make(Store* store, const HandoverOpt
     }
     Adopt(path);
   }
-  WEIR_ASSIGN_OR_RETURN(out->lease_,
-                        Lease::Make(*store, options.node, options.lease, [handover = out.get()] { handover->LostLease(); }));
+  WEIR_ASSIGN_OR_RETURN(
+      out->lease_, Lease::Make(*store, options.node, options.lease, [handover = out.get()] { handover->LostLease(); }));
   out->owns_ = std::make_unique<Ownership>(*store, *out->lease_);
   return out;
 }
@@ -177,7 +177,8 @@ ApiError Handover::Settle(Host& host, const std::string& id, SessionTicket ticke
       life = lives_[id] = {.ticket = {.life = ++n_lives_}, .new_here = true};
     }
   }
-  if (life.ticket.life == 0 || (ticket.life != 0 && life.ticket.life != ticket.life)) return ErrorOfEnded(ticket, reads);
+  if (life.ticket.life == 0 || (ticket.life != 0 && life.ticket.life != ticket.life))
+    return ErrorOfEnded(ticket, reads);
   bool wrote = false, mine = true;
   const Status stored = StoreChanges(host, id, &life, &wrote, &mine);
   // What a request did is stored already if there is nothing to write, whoever has the session by now.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sessions that outlive their server: they move to another one when it shuts down, and with `durable` also when it dies.
+// Sessions that outlive their server: they move to another one when it shuts down, and with `durable` also when it
+// dies.
 //
 // Servers that share a store (store/stores/store.h) hand sessions over through it. A server that shuts down writes each
 // session there; one that gets a request for a session that it does not have takes it from there. Only one can have it:
@@ -10,8 +11,8 @@
 // server that was replaced can neither write nor acknowledge anything (SessionKeeper). A session whose owner died is
 // taken once its lease has ended.
 //
-// Only the state's copy to this machine's disk is made on the engine's thread. What waits for the store are the requests
-// of that session: it is busy while it moves.
+// Only the state's copy to this machine's disk is made on the engine's thread. What waits for the store are the
+// requests of that session: it is busy while it moves.
 #pragma once
 
 #include <chrono>
@@ -36,7 +37,7 @@ namespace weir {
 
 struct HandoverOptions {
   bool durable = false;
-  std::string node;                       // of this server, for people; may be empty
+  std::string node;                        // of this server, for people; may be empty
   std::chrono::milliseconds lease{15000};  // how long others wait before they take what this server has
 };
 
@@ -103,15 +104,15 @@ class Handover final : public SessionKeeper {
   std::unique_ptr<Ownership> owns_;
   std::unique_ptr<Underway> underway_ = std::make_unique<Underway>();
   mutable std::mutex mutex_;
-  Host* host_ = nullptr;               // under mutex_, as is all below
+  Host* host_ = nullptr;  // under mutex_, as is all below
   uint64_t n_lives_ = 0;
   std::map<std::string, Life> lives_;
   struct End {
     bool well = false;
     uint64_t n_stores = 0;
   };
-  std::map<uint64_t, End> ended_;      // lives that ended lately
-  std::set<std::string> held_;         // busy, because it is not known whether the store has them
+  std::map<uint64_t, End> ended_;  // lives that ended lately
+  std::set<std::string> held_;     // busy, because it is not known whether the store has them
 };
 
 }  // namespace weir

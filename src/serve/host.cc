@@ -19,11 +19,10 @@ constexpr int32_t kDefaultRuleTokens = 192;  // of each, as the page makes them
 // Bytes of everything that sessions share.
 Result<int64_t> SharedBytes(const LoadedModel& model, const HostOptions& options, const StepBatch::Shape& batch) {
   WEIR_RETURN_IF_ERROR(CheckFormBytes(options.form_bytes));
-  const int64_t bytes = PromptScorer::Bytes(model.model(), model.backend()) +
-                        StepBatch::Bytes(model.model(), model.backend(), batch) +
-                        FormStore::MemoryBytes(model.tokenizer(), options.form_bytes) +
-                        WebhookSender::MemoryBytes(options.webhooks) + MqttPublisher::MemoryBytes(options.mqtt) +
-                        options.store_bytes;
+  const int64_t bytes =
+      PromptScorer::Bytes(model.model(), model.backend()) + StepBatch::Bytes(model.model(), model.backend(), batch) +
+      FormStore::MemoryBytes(model.tokenizer(), options.form_bytes) + WebhookSender::MemoryBytes(options.webhooks) +
+      MqttPublisher::MemoryBytes(options.mqtt) + options.store_bytes;
   WEIR_ASSIGN_OR_RETURN(const int64_t recall_bytes,
                         RecallStore::MemoryBytes(model, options.recall, options.recall_disk_total));
   if (options.encoder == nullptr) return bytes + recall_bytes;

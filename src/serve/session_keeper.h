@@ -21,9 +21,9 @@ class SessionKeeper {
   virtual ~SessionKeeper() = default;
   // For Settle(), when a request begins. A session that leaves and comes back has another life. Any thread.
   virtual SessionTicket Ticket(const std::string& id) const = 0;
-  // Before the answer to a request on the session is sent. Ok (http 0): what the request did is stored, or left with the
-  // session, and what it saw is no older than the session's newest state. Otherwise the answer must not be sent: another
-  // server has the session and nothing of the request counts (503), or it is not known whether it does (409).
+  // Before the answer to a request on the session is sent. Ok (http 0): what the request did is stored, or left with
+  // the session, and what it saw is no older than the session's newest state. Otherwise the answer must not be sent:
+  // another server has the session and nothing of the request counts (503), or it is not known whether it does (409).
   // `ticket`: of the moment at which the request began; life 0: the request made the session. `reads`: it changed
   // nothing. May wait for the store. Any thread but the engine's.
   virtual ApiError Settle(Host& host, const std::string& id, SessionTicket ticket, bool reads) = 0;

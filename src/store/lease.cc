@@ -36,7 +36,8 @@ Lease::Lease(Store& store, std::string node, std::chrono::milliseconds time, std
 
 Result<std::unique_ptr<Lease>> Lease::Make(Store& store, const std::string& node, std::chrono::milliseconds time,
                                            std::function<void()> on_lost) {
-  if (time < kShortest) return InvalidArgument("a lease of {} ms is too short: at least {}", time.count(), kShortest.count());
+  if (time < kShortest)
+    return InvalidArgument("a lease of {} ms is too short: at least {}", time.count(), kShortest.count());
   std::unique_ptr<Lease> out(new Lease(store, node, time, std::move(on_lost)));
   WEIR_RETURN_IF_ERROR(out->Take());
   // Some storage accepts these conditions and ignores them.
@@ -54,15 +55,14 @@ Result<std::unique_ptr<Lease>> Lease::Make(Store& store, const std::string& node
   }
   (void)store.Remove(key);
   out->ended_ = true;
-  return Unsupported("this store does not keep conditional writes (If-None-Match, If-Match), so that two servers could "
-                     "own one session: use one that does");
+  return Unsupported(
+      "this store does not keep conditional writes (If-None-Match, If-Match), so that two servers could "
+      "own one session: use one that does");
 }
 
 Lease::~Lease() { End(); }
 
-std::string Lease::Text(int64_t n) const {
-  return JsonText({{"lease_ms", time_.count()}, {"node", node_}, {"n", n}});
-}
+std::string Lease::Text(int64_t n) const { return JsonText({{"lease_ms", time_.count()}, {"node", node_}, {"n", n}}); }
 
 Status Lease::Take() {
   WEIR_ASSIGN_OR_RETURN(std::string id, NewId(node_));

@@ -5,8 +5,8 @@
 // hang on it (store/ownership.h), so that a thousand sessions cost as much as one. Nobody compares clocks of machines:
 // another server that wants a session reads its owner's lease, and if that is the same note after the lease's time, by
 // its own clock, it revokes it. Revoking is a conditional write: either the owner's next renewal fails, and it knows
-// that it has lost everything, or the revocation fails, and the owner is alive. An owner counts its lease from before it
-// sent a renewal and stops an eighth earlier than others begin, so that what it says until then is true, as long as
+// that it has lost everything, or the revocation fails, and the owner is alive. An owner counts its lease from before
+// it sent a renewal and stops an eighth earlier than others begin, so that what it says until then is true, as long as
 // clocks run equally fast within an eighth. They need not show the same time. What an owner writes is safe in any case:
 // the store refuses what is written under a token that is not the newest.
 //
@@ -66,7 +66,7 @@ class Lease {
   const std::function<void()> on_lost_;
   mutable std::mutex mutex_;
   std::condition_variable wake_;
-  std::string id_, version_;             // under mutex_, as are the next three
+  std::string id_, version_;  // under mutex_, as are the next three
   std::chrono::milliseconds valid_until_{0};
   int64_t n_ = 0;
   bool ended_ = false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A folder of this process for files on their way to and from a store on another machine. It ends with the process; what
-// a process that was killed left is deleted when the next one makes its own.
+// A folder of this process for files on their way to and from a store on another machine. It ends with the process;
+// what a process that was killed left is deleted when the next one makes its own.
 #pragma once
 
 #include <memory>

@@ -9,6 +9,7 @@
 
 #include "store/lease.h"
 #include "store/ownership.h"
+#include "store/spool.h"
 #include "support/fault_proxy.h"
 #include "support/store_places.h"
 
@@ -432,6 +433,30 @@ TEST_P(StoreFaults, ASlowStoreHoldsUpNobodyElse) {
   EXPECT_TRUE(through_->Read("faults/other").ok());
   EXPECT_LT(BootTime() - start, milliseconds(1000));
   slow.join();
+}
+
+TEST(Spools, OfAProcessThatWasKilledAreDeletedByTheNext) {
+  std::string dir = (std::filesystem::temp_directory_path() / "weir-spools-XXXXXX").string();
+  ASSERT_NE(mkdtemp(dir.data()), nullptr);
+  const auto count = [&] { return std::distance(std::filesystem::directory_iterator(dir), {}); };
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto spool = Spool::Make(dir);
+    const auto file = (*spool)->NewFile();
+    _exit(0);  // nothing is cleaned up
+  }
+  waitpid(child, nullptr, 0);
+  EXPECT_EQ(count(), 1);
+  {
+    const auto spool = Spool::Make(dir);
+    ASSERT_TRUE(spool.ok());
+    EXPECT_EQ(count(), 1);
+    const auto other = Spool::Make(dir);
+    EXPECT_EQ(count(), 2) << "the first one is in use";
+  }
+  EXPECT_EQ(count(), 0);
+  std::filesystem::remove_all(dir);
+  EXPECT_EQ(Spool::Make(dir).status().code(), StatusCode::kIo);
 }
 
 TEST(StoreAddresses, AreCheckedBeforeAnybodyIsAsked) {

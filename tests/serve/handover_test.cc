@@ -271,8 +271,7 @@ TEST(Handover, OthersDoNotWaitForASlowOne) {
 // SIGKILL at random moments of a takeover: another server gets the session, unless it ran already.
 TEST(Handover, AServerKilledWhileItTakesASessionLeavesIt) {
   const TempDir folder;
-  const std::vector<std::string> flags = {"--pot",       "4096", "--snapshots", folder.path(),
-                                          "--hand-over", "--lease", "1"};
+  const std::vector<std::string> flags = {"--pot", "4096", "--snapshots", folder.path(), "--hand-over", "--lease", "1"};
   std::string id;
   Json seen;
   {
@@ -378,6 +377,20 @@ TEST(Handover, WhatDoesNotFitStaysForOthers) {
   for (const char* name : {"s-../../x", "s-..%2fhandover", "x", "s-A"}) {
     EXPECT_EQ(three.Get(kSessions + "/" + name).status, 404) << name;
   }
+}
+
+// Earlier versions wrote the state itself under the session's name.
+TEST(Handover, ASessionThatAnEarlierVersionLeftIsTaken) {
+  const TempDir folder;
+  const ServerProcess one(Flags(folder, "one"));
+  Client client(one);
+  const std::string id = client.Create(), left = "s-old-0123";
+  const Json seen = client.Append(id, Words(60, "sea"))["seen"];
+  ASSERT_EQ(client.Do(id, "save", {{"name", "old"}}).status, 200);
+  std::filesystem::rename(folder.File("old.weir"), folder.File("handover/" + left + ".weir"));
+  EXPECT_EQ(client.State(left)["seen"], seen);
+  EXPECT_EQ(client.Ask(left, "who?"), client.Ask(id, "who?"));
+  EXPECT_TRUE(std::filesystem::is_empty(folder.File("handover")));
 }
 
 // ---- sessions that are kept while they live

@@ -153,8 +153,8 @@ TEST(ServeStoresStart, AStoreThatIsNotThereEndsTheStartInOneLine) {
   setenv("AWS_SECRET_ACCESS_KEY", "secret", 1);
   const std::string model = SourceDir() + "/tests/golden/models/llama.gguf";
   for (const std::string place : {"redis://127.0.0.1:1/0", "s3://weir/x", "gs://weir/x"}) {
-    const RunResult run = RunWeir(
-        {"serve", "-m", model, "--port", "0", "--snapshots", place, "--hand-over", "--s3-endpoint", "http://127.0.0.1:1"});
+    const RunResult run = RunWeir({"serve", "-m", model, "--port", "0", "--snapshots", place, "--hand-over",
+                                   "--s3-endpoint", "http://127.0.0.1:1"});
     EXPECT_EQ(run.code, 2) << place;
     EXPECT_EQ(Lines(run.err).size(), 1u) << run.err;
   }

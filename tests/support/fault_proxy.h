@@ -115,9 +115,9 @@ class FaultProxy {
           return Reset(client);
         }
         if (fault == Fault::kError) {
-          const std::string said =
-              http_ ? "HTTP/1.1 503 Slow Down\r\nConnection: close\r\nContent-Length: 37\r\n\r\n<Error><Code>SlowDown</Code></Error>\r\n"
-                    : "-LOADING Redis is loading the dataset in memory\r\n";
+          const std::string said = http_ ? "HTTP/1.1 503 Slow Down\r\nConnection: close\r\nContent-Length: "
+                                           "37\r\n\r\n<Error><Code>SlowDown</Code></Error>\r\n"
+                                         : "-LOADING Redis is loading the dataset in memory\r\n";
           (void)Pass(client, said.data(), said.size());
           shutdown(client, SHUT_WR);
           while (recv(client, bytes.data(), bytes.size(), 0) > 0) {
@@ -139,7 +139,8 @@ class FaultProxy {
           close(server);
           return Reset(client);
         }
-        const size_t most = fault == Fault::kTruncated ? static_cast<size_t>(n) - 1 - static_cast<size_t>(n) / 8 : static_cast<size_t>(n);
+        const size_t most = fault == Fault::kTruncated ? static_cast<size_t>(n) - 1 - static_cast<size_t>(n) / 8
+                                                       : static_cast<size_t>(n);
         open = Pass(client, bytes.data(), most) && fault != Fault::kTruncated;
       }
     }

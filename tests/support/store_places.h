@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stores to test with: a folder, S3 played by moto (tools/load/s3_server.py, if the Python that WEIR_PYTHON names has it),
-// and Debian's redis-server, if it is installed.
+// Stores to test with: a folder, S3 played by moto (tools/load/s3_server.py, if the Python that WEIR_PYTHON names has
+// it), and Debian's redis-server, if it is installed.
 #pragma once
 
 #include <fcntl.h>
@@ -86,8 +86,8 @@ class StorePlace {
       address_ = folder_;
     } else if (kind == "s3") {
       const char* const python = std::getenv("WEIR_PYTHON");
-      helper_ = std::make_unique<Helper>(std::vector<std::string>{
-          python == nullptr ? "/usr/bin/python3" : python, SourceDir() + "/tools/load/s3_server.py", "weir"});
+      helper_ = std::make_unique<Helper>(std::vector<std::string>{python == nullptr ? "/usr/bin/python3" : python,
+                                                                  SourceDir() + "/tools/load/s3_server.py", "weir"});
       port_ = std::atoi(helper_->Line().c_str());
       if (port_ == 0) skip_ = "moto is not there: pip install 'moto[server]' for the Python that WEIR_PYTHON names";
       options_.s3_endpoint = "http://127.0.0.1:" + std::to_string(port_);
@@ -124,9 +124,10 @@ class StorePlace {
  private:
   void StartRedis() {
     for (int attempt = 0; attempt < 20; ++attempt) {
-      port_ = 20000 + static_cast<int>((static_cast<unsigned>(getpid()) * 7919u + static_cast<unsigned>(attempt) * 101u) % 20000u);
-      helper_ = std::make_unique<Helper>(std::vector<std::string>{"redis-server", "--bind", "127.0.0.1", "--port",
-                                                                  std::to_string(port_), "--save", "", "--dir", folder_});
+      port_ = 20000 + static_cast<int>(
+                          (static_cast<unsigned>(getpid()) * 7919u + static_cast<unsigned>(attempt) * 101u) % 20000u);
+      helper_ = std::make_unique<Helper>(std::vector<std::string>{
+          "redis-server", "--bind", "127.0.0.1", "--port", std::to_string(port_), "--save", "", "--dir", folder_});
       address_ = "redis://127.0.0.1:" + std::to_string(port_) + "/2";
       for (int i = 0; i < 100; ++i) {
         int code = 0;

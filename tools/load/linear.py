@@ -4,17 +4,19 @@
 
     tools/load/linear.py HISTORY        JSON lines of tools/load/split_brain.py
 
-The check is linearizability (Herlihy and Wing 1990): every acknowledged operation must seem to have happened at one moment
-between its request and its answer, all of a session's in one order. The search is that of Wing and Gong with Lowe's
-memory of what was tried, as in Knossos and porcupine; sessions are searched one by one, because they share nothing.
+The check is linearizability (Herlihy and Wing 1990): every acknowledged operation must seem to have happened at one
+moment between its request and its answer, all of a session's in one order. The search is that of Wing and Gong with
+Lowe's memory of what was tried, as in Knossos and porcupine; sessions are searched one by one, because they share
+nothing.
 
-An operation is a dict: session, client, kind ("append", "ask", "read"), call and back (moments; back None: no answer
-came), outcome ("ok", "failed": it must not have happened, "unknown": it may have happened, at any time from its call on,
-or never), and of an "ok" one `seen`, the length of the session's stream after it.
+An operation is a dict: session, client, kind ("append2" of two words, "ask", "read"), call and back (moments; back
+None: no answer came), outcome ("ok", "failed": it must not have happened, "unknown": it may have happened, at any
+time from its call on, or never), and of an "ok" one `seen`, the length of the session's stream after it.
 
 A session is modelled by that length, as an interval: what one operation adds follows from its kind and the one before
-(`deltas`, measured on a server that nobody disturbs). An append is read as a whole or not at all. An answer that nobody
-waited for may have been cut anywhere; until the next acknowledged operation the length is then known within bounds only.
+(`deltas`, measured on a server that nobody disturbs). An append is read as a whole or not at all. An answer that
+nobody waited for may have been cut anywhere; until the next acknowledged operation the length is then known within
+bounds only.
 """
 
 import json
@@ -23,18 +25,18 @@ import sys
 
 # What a cut answer may have left open adds to the next operation.
 SLACK = 8
+DIGITS = "0123456789"
 
 
 class Model:
-    """deltas: {(previous kind, kind): tokens}; previous kinds are those of operations, and "begin"."""
+    """deltas: {(before, kind): tokens}; before: "append", "ask", or "begin"."""
 
     def __init__(self, deltas):
         self.exact = deltas
         self.span = {}
-        for kind in ("append", "ask"):
+        for kind in {kind for _, kind in deltas}:
             values = [n for (_, k), n in deltas.items() if k == kind]
-            if values:
-                self.span[kind] = (min(values) - SLACK, max(values) + SLACK)
+            self.span[kind] = (min(values) - SLACK, max(values) + SLACK)
 
     def delta(self, before, kind):
         if before == "?":
@@ -52,10 +54,14 @@ class Model:
             return (op["seen"], op["seen"], before) if low <= op["seen"] <= high else None
         least, most = self.delta(before, op["kind"])
         if known:
-            return (op["seen"], op["seen"], op["kind"]) if low + least <= op["seen"] <= high + most else None
+            return (
+                (op["seen"], op["seen"], op["kind"].rstrip(DIGITS))
+                if low + least <= op["seen"] <= high + most
+                else None
+            )
         if op["kind"] == "ask":
             return low, high + most, "?"
-        return low + least, high + most, op["kind"]
+        return low + least, high + most, op["kind"].rstrip(DIGITS)
 
 
 def order_of(ops, model, begin=0):

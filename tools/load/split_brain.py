@@ -6,15 +6,15 @@ session have two owners?
     tools/load/split_brain.py PROGRAM MODEL [--store folder|s3|redis] [--servers 3] [--sessions 6] [--seconds 60]
                               [--lease 2] [--seed 1] [--no-kills] [--slow-store MS] [--history FILE]
 
-Starts the servers with --durable on one store (s3: tools/load/s3_server.py, redis: Debian's redis-server; exits with 77
-where they are missing). Two clients for each session send appends, questions and reads to servers at random, often to
-several at once. Meanwhile servers are paused with SIGSTOP, often for longer than the lease, and killed and started again.
-With --slow-store every request to a store over the network passes a proxy that now and then delays it, or drops the
-connection. At the end everything runs again and every session is read once more.
+Starts the servers with --durable on one store (s3: tools/load/s3_server.py, redis: Debian's redis-server; exits with
+77 where they are missing). Two clients for each session send appends, questions and reads to servers at random, often
+to several at once. Meanwhile servers are paused with SIGSTOP, often for longer than the lease, and killed and started
+again. With --slow-store every request to a store over the network passes a proxy that now and then delays it, or
+drops the connection. At the end everything runs again and every session is read once more.
 
-The history of what was asked and answered is checked: it must be linearizable (tools/load/linear.py), and the answers of
-every session must be those of a server that nobody disturbs, which is asked the same in the order that was found. Prints
-one line of JSON; exits with 1 when a check fails.
+The history of what was asked and answered is checked: it must be linearizable (tools/load/linear.py), and the answers
+of every session must be those of a server that nobody disturbs, which is asked the same in the order that was found.
+Prints one line of JSON; exits with 1 when a check fails.
 """
 
 import argparse
@@ -35,10 +35,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tools.load.linear import Model, check  # noqa: E402
+from tools.load.linear import DIGITS, Model, check  # noqa: E402
 
-WORDS = "river rain stone bridge mill boat winter harvest lantern market road island".split()
-TEXT = "The river carries what the rain gives. "
+WORDS = "The river carries what the rain gives".split()
+SIZES = range(1, 8)  # of appends, in words: their lengths tell them apart
 MAX_TOKENS = 3
 
 
@@ -48,7 +48,7 @@ def free_port():
         return s.getsockname()[1]
 
 
-class Refused(Exception):
+class NotReachedError(Exception):
     """The request did not reach a server."""
 
 
@@ -57,7 +57,7 @@ def call(port, method, path, body=None, timeout=30):
     try:
         connection.connect()
     except OSError as error:
-        raise Refused from error
+        raise NotReachedError from error
     try:
         text = None if body is None else json.dumps(body)
         connection.request(method, path, text, {"Content-Type": "application/json"})
@@ -187,7 +187,7 @@ class Run:
         self.texts = {}
 
     def record(self, session, client, kind, server, body, timeout):
-        path = f"/v1/sessions/{session}" + ("" if kind == "read" else f"/{kind}")
+        path = f"/v1/sessions/{session}" + ("" if kind == "read" else f"/{kind.rstrip(DIGITS)}")
         op = {"session": session, "client": client, "kind": kind, "node": server.node, "call": time.monotonic()}
         op |= {"back": None, "outcome": "unknown", "seen": None, "body": body}
         try:
@@ -204,7 +204,7 @@ class Run:
             elif status in (400, 404, 429, 503):
                 op["outcome"] = "failed"
             op["error"] = None if status == 200 else (answer.get("error") or {}).get("code")
-        except Refused:
+        except NotReachedError:
             op["outcome"] = "failed"
         except (OSError, http.client.HTTPException, ValueError) as error:
             op["error"] = type(error).__name__
@@ -219,23 +219,19 @@ class Run:
         while not self.ended:
             if server is None or rng.random() > liked:
                 server = rng.choice(self.servers)
-            kind = rng.choices(["append", "ask", "read"], [4, 2, 3])[0]
-            body = None
-            if kind == "append":
-                body = {"text": TEXT}
-            elif kind == "ask":
-                body = {"question": "What?", "max_tokens": MAX_TOKENS, "temperature": 0, "ignore_eos": True}
+            kind = rng.choices([f"append{rng.choice(SIZES)}", "ask", "read"], [4, 2, 3])[0]
+            body = body_of(kind)
             # Some do not wait for long; what they asked goes on.
             op = self.record(session, client, kind, server, body, rng.choice([0.3, 5, 5, 20]))
             liked = 0.8 if op["outcome"] == "ok" else 0.1
             time.sleep(rng.random() * (0.05 if op["outcome"] == "ok" else 0.3))
 
-    def disturb(self, seed):
+    def disturb(self, seed, servers):
         rng = random.Random(seed)
         lease = self.options.lease
         while not self.ended:
             time.sleep(rng.random() * lease / 2)
-            server = rng.choice(self.servers)
+            server = rng.choice(servers)
             if not self.options.no_kills and rng.random() < 0.3:
                 self.counts["killed"] += 1
                 server.kill()
@@ -261,8 +257,12 @@ def until_read(run, session, seconds=90):
     return False
 
 
-def ask_body():
-    return {"question": "What?", "max_tokens": MAX_TOKENS, "temperature": 0, "ignore_eos": True}
+def body_of(kind):
+    if kind == "read":
+        return None
+    if kind == "ask":
+        return {"question": "What?", "max_tokens": MAX_TOKENS, "temperature": 0, "ignore_eos": True}
+    return {"text": " ".join(WORDS[: int(kind.lstrip("apend"))]) + ". "}
 
 
 class Alone:
@@ -277,9 +277,8 @@ class Alone:
         _, made = call(port, "POST", "/v1/sessions", {"policy": "streaming_llm"})
         session, out = made["id"], []
         for kind in kinds:
-            body = {"text": TEXT} if kind == "append" else ask_body()
-            _, answer = call(port, "POST", f"/v1/sessions/{session}/{kind}", body)
-            if kind == "append":
+            _, answer = call(port, "POST", f"/v1/sessions/{session}/{kind.rstrip(DIGITS)}", body_of(kind))
+            if kind != "ask":
                 out.append((answer["seen"], None))
             else:
                 out.append((answer["weir"]["seen"], answer["choices"][0]["message"]["content"]))
@@ -287,14 +286,15 @@ class Alone:
         return made["seen"], out
 
     def deltas(self):
-        out = {}
-        for kinds in (["append", "append", "ask", "append", "ask", "ask"], ["ask"]):
-            before, seen = "begin", None
+        out, appends = {}, [f"append{n}" for n in SIZES]
+        plays = [[kind] for kind in ["ask", *appends]]
+        plays += [["ask", kind] for kind in ["ask", *appends]] + [["append1", kind] for kind in ["ask", *appends]]
+        for kinds in plays:
             begin, played = self.play(kinds)
-            seen = begin
+            before, seen = "begin", begin
             for kind, (now, _) in zip(kinds, played, strict=True):
                 out[before, kind] = now - seen
-                before, seen = kind, now
+                before, seen = kind.rstrip(DIGITS), now
         return begin, out
 
 
@@ -333,7 +333,16 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         store = Store(options.store, folder, options.slow_store, options.seed)
         store.environment["TMPDIR"] = folder
-        flags = ["--snapshots", store.address, "--hand-over", "--durable", "--lease", str(options.lease), "--drain", "5"]
+        flags = [
+            "--snapshots",
+            store.address,
+            "--hand-over",
+            "--durable",
+            "--lease",
+            str(options.lease),
+            "--drain",
+            "5",
+        ]
         flags += ["--policy", "streaming_llm"]
         servers, alone = [], None
         try:
@@ -352,7 +361,9 @@ def main():
                 for session in sessions
                 for client in range(2)
             ]
-            threads.append(threading.Thread(target=run.disturb, args=(rng.random(),)))
+            for group in (servers[: len(servers) // 2], servers[len(servers) // 2 :]):
+                if group:
+                    threads.append(threading.Thread(target=run.disturb, args=(rng.random(), group)))
             if store.proxy:
                 store.proxy.on = True
             for thread in threads:

@@ -213,7 +213,8 @@ Result<ServerOptions> ToOptions(const ModelFlags& model_flags, const PotFlags& p
   out.handover.durable = flags.durable;
   out.handover.lease = std::chrono::seconds(flags.lease);
   if (flags.durable && out.host.recall_disk_total > 0) {
-    return InvalidArgument("--durable does not keep the archives of recall: leave out --recall and --recall-disk-total");
+    return InvalidArgument(
+        "--durable does not keep the archives of recall: leave out --recall and --recall-disk-total");
   }
   out.session_idle = std::chrono::seconds(flags.session_idle);
   out.host.node = flags.node;

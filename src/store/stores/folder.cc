@@ -1,7 +1,8 @@
 // weir-plugin: store
 // SPDX-License-Identifier: Apache-2.0
 // A folder of this machine, or one that several share (NFS). Notes are replaced by a rename under a lock of the note's
-// own file, and made by a link, which fails where there is one; files are written in their place, as SnapshotWriter does.
+// own file, and made by a link, which fails where there is one; files are written in their place, as SnapshotWriter
+// does.
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/random.h>
@@ -75,7 +76,8 @@ class FolderStore final : public Store {
       if (!lock) return std::optional<std::string>();
     }
     uint64_t random = 0;  // process ids repeat, on other machines and in containers
-    if (getrandom(&random, sizeof(random), 0) != sizeof(random)) return IoError("the system provides no random numbers");
+    if (getrandom(&random, sizeof(random), 0) != sizeof(random))
+      return IoError("the system provides no random numbers");
     const std::string part = fmt::format("{}.{:016x}.part", PathOf(key), random);
     Status status = WriteFile(part, text);
     const bool moved = status.ok() && (version.empty() ? link(part.c_str(), PathOf(key).c_str())
@@ -111,8 +113,8 @@ class FolderStore final : public Store {
     const std::string parent = slash == prefix.npos ? "" : prefix.substr(0, slash + 1);
     std::vector<std::string> out;
     std::error_code error;
-    for (std::filesystem::directory_iterator at(PathOf(parent), error), end; !error && at != end && out.size() < kMaxKeys;
-         at.increment(error)) {
+    for (std::filesystem::directory_iterator at(PathOf(parent), error), end;
+         !error && at != end && out.size() < kMaxKeys; at.increment(error)) {
       std::string key = parent + at->path().filename().string();
       if (key.starts_with(prefix) && !key.ends_with(".part")) out.push_back(std::move(key));
     }

@@ -1,7 +1,8 @@
 // weir-plugin: store
 // SPDX-License-Identifier: Apache-2.0
 // Redis, through hiredis. Notes are compared and set by a script, which the server runs as one step; a file is written
-// in pieces under another name and then renamed, and read in pieces in a transaction that fails if it changed meanwhile.
+// in pieces under another name and then renamed, and read in pieces in a transaction that fails if it changed
+// meanwhile.
 #include "store/stores/store.h"
 
 #ifdef WEIR_REDIS
@@ -24,7 +25,7 @@ constexpr const char* kAddresses = "redis://HOST:PORT/DB";
 
 #ifdef WEIR_REDIS
 
-constexpr size_t kPieceBytes = 1 << 18;
+constexpr size_t kPieceBytes = 1 << 16;
 constexpr int64_t kMaxFileBytes = int64_t{512} << 20;  // of one value of Redis
 constexpr const char* kUnfinishedSeconds = "3600";     // that a piece of a file lives whose writer was killed
 constexpr const char* kKeys = "weir:";                 // before every key
@@ -99,7 +100,8 @@ class RedisStore final : public Store {
   Result<Note> TryRead(const std::string& key) override {
     WEIR_ASSIGN_OR_RETURN(Context context, Take());
     // One byte more than a note has: a file's content is not read here.
-    WEIR_ASSIGN_OR_RETURN(const Reply reply, Ask(context, {"GETRANGE", kKeys + key, "0", std::to_string(kMaxNoteBytes)}));
+    WEIR_ASSIGN_OR_RETURN(const Reply reply,
+                          Ask(context, {"GETRANGE", kKeys + key, "0", std::to_string(kMaxNoteBytes)}));
     Give(std::move(context));
     if (reply->len > kMaxNoteBytes) return OverBudget("{}{} is too large for a note", kKeys, key);
     const std::string text(reply->str, reply->len);
@@ -128,15 +130,18 @@ class RedisStore final : public Store {
     if (from == nullptr) return Internal("cannot read {}: {}", file.path(), std::strerror(errno));
     WEIR_ASSIGN_OR_RETURN(Context context, Take());
     uint64_t random = 0;
-    if (getrandom(&random, sizeof(random), 0) != sizeof(random)) return IoError("the system provides no random numbers");
+    if (getrandom(&random, sizeof(random), 0) != sizeof(random))
+      return IoError("the system provides no random numbers");
     const std::string part = fmt::format("{}part:{:016x}:{}", kKeys, random, key);
     std::string piece(kPieceBytes, '\0');
     int64_t at = 0;
     for (size_t n = 0; (n = std::fread(piece.data(), 1, kPieceBytes, from.get())) > 0; at += static_cast<int64_t>(n)) {
       if (at + static_cast<int64_t>(n) > kMaxFileBytes) {
         (void)Ask(context, {"DEL", part});
-        return OverBudget("a session of more than {} bytes does not fit into a value of Redis: use a smaller --pot, S3 or "
-                          "a folder", kMaxFileBytes);
+        return OverBudget(
+            "a session of more than {} bytes does not fit into a value of Redis: use a smaller --pot, S3 or "
+            "a folder",
+            kMaxFileBytes);
       }
       piece.resize(n);
       WEIR_RETURN_IF_ERROR(Ask(context, {"SETRANGE", part, std::to_string(at), piece}).status());
@@ -158,8 +163,8 @@ class RedisStore final : public Store {
     const std::string name = kKeys + key;
     WEIR_RETURN_IF_ERROR(Ask(context, {"WATCH", name}).status());
     WEIR_ASSIGN_OR_RETURN(const Reply length, Ask(context, {"STRLEN", name}));
-    if (length->integer > max_bytes) return OverBudget("{} has {} bytes, more than the {} that may be read", name,
-                                                       length->integer, max_bytes);
+    if (length->integer > max_bytes)
+      return OverBudget("{} has {} bytes, more than the {} that may be read", name, length->integer, max_bytes);
     if (length->integer == 0) return NotFound("there is no {}", name);
     for (int64_t at = 0; at < length->integer;) {
       WEIR_ASSIGN_OR_RETURN(const Reply piece,
@@ -214,8 +219,8 @@ class RedisStore final : public Store {
       }
     }
     const int64_t ms = options_.timeout.count();
-    const timeval time{.tv_sec = ms / 1000, .tv_usec = (ms % 1000) * 1000}, soon{.tv_sec = std::min<int64_t>(5, 1 + ms / 1000),
-                                                                                 .tv_usec = 0};
+    const timeval time{.tv_sec = ms / 1000, .tv_usec = (ms % 1000) * 1000},
+        soon{.tv_sec = std::min<int64_t>(5, 1 + ms / 1000), .tv_usec = 0};
     Context out(redisConnectWithTimeout(address_.host.c_str(), address_.port, soon));
     if (out == nullptr || out->err != 0 || redisSetTimeout(out.get(), time) != REDIS_OK) {
       return IoError("{} does not answer: {}", Where(), out == nullptr ? "no memory" : out->errstr);
@@ -253,8 +258,8 @@ class RedisStore final : public Store {
     if (out->type != REDIS_REPLY_ERROR) return out;
     const std::string said(out->str, std::min<size_t>(out->len, 200));
     // It is being loaded, is no master at the moment, or has no memory left.
-    constexpr const char* kLater[] = {"LOADING", "BUSY", "MASTERDOWN", "READONLY", "TRYAGAIN", "CLUSTERDOWN", "OOM", "MISCONF",
-                                      "NOREPLICAS"};
+    constexpr const char* kLater[] = {"LOADING",     "BUSY", "MASTERDOWN", "READONLY",  "TRYAGAIN",
+                                      "CLUSTERDOWN", "OOM",  "MISCONF",    "NOREPLICAS"};
     for (const char* const word : kLater) {
       if (said.starts_with(word)) return IoError("{} cannot do {}: {}", Where(), words[0], said);
     }
@@ -287,6 +292,6 @@ Result<std::unique_ptr<Store>> Open(const std::string&, const StoreOptions&) {
 
 extern const StoreInfo kRedisStore;
 // A piece of a file, as it is read, sent and received.
-const StoreInfo kRedisStore = {.scheme = "redis", .addresses = kAddresses, .bytes_a_call = 1 << 20, .open = Open};
+const StoreInfo kRedisStore = {.scheme = "redis", .addresses = kAddresses, .bytes_a_call = 1 << 18, .open = Open};
 
 }  // namespace weir

@@ -24,8 +24,8 @@ constexpr const char* kAddresses = "s3://BUCKET/PREFIX";
 
 #ifdef WEIR_S3
 
-constexpr size_t kMaxReplyBytes = 1 << 20;  // of a list or an error: a list has at most kKeysAPage keys
-constexpr int kKeysAPage = 500;
+constexpr size_t kMaxReplyBytes = 1 << 18;  // of a list or an error: a list has at most kKeysAPage keys
+constexpr int kKeysAPage = 250;
 constexpr size_t kMaxKeyBytes = 512;
 constexpr long kBufferBytes = 1 << 16;
 
@@ -73,7 +73,8 @@ std::string First(std::string_view xml, std::string_view name) {
 
 // One line for a message.
 std::string Shown(std::string text) {
-  std::replace_if(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; }, ' ');
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; }, ' ');
   if (text.size() > 200) text.resize(200);
   return text;
 }
@@ -83,11 +84,11 @@ struct Request {
   std::string path = {};   // of the object in the bucket, escaped; "": the bucket
   std::string query = {};  // sorted and escaped
   std::vector<std::string> headers = {};
-  std::string_view text = {};      // of a PUT
-  std::FILE* upload = nullptr;     // instead of it
+  std::string_view text = {};   // of a PUT
+  std::FILE* upload = nullptr;  // instead of it
   int64_t upload_bytes = 0;
-  std::FILE* download = nullptr;   // where the body of a success goes; nullptr: Reply::body
-  int64_t most = kMaxReplyBytes;   // of the body
+  std::FILE* download = nullptr;  // where the body of a success goes; nullptr: Reply::body
+  int64_t most = kMaxReplyBytes;  // of the body
 };
 
 struct Reply {
@@ -100,7 +101,7 @@ struct Transfer {
   const Request* request;
   Reply* reply;
   CURL* easy;
-  size_t sent = 0;       // of a text
+  size_t sent = 0;  // of a text
   int64_t received = 0;
 };
 
@@ -143,9 +144,9 @@ size_t OnWrite(char* from, size_t size, size_t n, void* data) {
 size_t OnHeader(char* from, size_t size, size_t n, void* data) {
   std::string_view line(from, size * n);
   constexpr std::string_view kName = "etag:";
-  const bool is_etag = line.size() > kName.size() && std::equal(kName.begin(), kName.end(), line.begin(), [](char a, char b) {
-                         return a == (b >= 'A' && b <= 'Z' ? b + 32 : b);
-                       });
+  const bool is_etag =
+      line.size() > kName.size() && std::equal(kName.begin(), kName.end(), line.begin(),
+                                               [](char a, char b) { return a == (b >= 'A' && b <= 'Z' ? b + 32 : b); });
   if (is_etag) {
     line.remove_prefix(kName.size());
     while (!line.empty() && (line.front() == ' ' || line.front() == '\t')) line.remove_prefix(1);
@@ -249,7 +250,8 @@ class S3Store final : public Store {
   // kIo where the storage may be well again later.
   Status Refused(const Reply& reply, const char* what, const std::string& key) const {
     const std::string code = Shown(First(reply.body, "Code")), message = Shown(First(reply.body, "Message"));
-    const std::string said = fmt::format("cannot {} {} at {}: {} {} {}", what, Named(key), url_, reply.http, code, message);
+    const std::string said =
+        fmt::format("cannot {} {} at {}: {} {} {}", what, Named(key), url_, reply.http, code, message);
     const bool later = reply.http >= 500 || reply.http == 429 || reply.http == 409 || reply.http == 408;
     if (later) return IoError("{}", said);
     if (reply.http == 301 || reply.http == 307) return InvalidArgument("{}: AWS_REGION names another region", said);
@@ -279,7 +281,8 @@ class S3Store final : public Store {
       headers.reset(longer);
       return true;
     };
-    bool fine = true;
+    // The body is read while it is sent, so that its hash is not known before; TLS protects it. Part of what is signed.
+    bool fine = add("x-amz-content-sha256: UNSIGNED-PAYLOAD");
     for (const std::string& line : request.headers) fine = fine && add(line);
     if (!options_.s3_session_token.empty()) fine = fine && add("x-amz-security-token: " + options_.s3_session_token);
     if (!fine) return IoError("libcurl cannot begin a request");
@@ -320,9 +323,9 @@ class S3Store final : public Store {
       curl_easy_setopt(c, CURLOPT_READDATA, &transfer);
       curl_easy_setopt(c, CURLOPT_SEEKFUNCTION, OnSeek);
       curl_easy_setopt(c, CURLOPT_SEEKDATA, &transfer);
-      curl_easy_setopt(c, CURLOPT_INFILESIZE_LARGE,
-                       static_cast<curl_off_t>(request.upload != nullptr ? request.upload_bytes
-                                                                         : std::ssize(request.text)));
+      curl_easy_setopt(
+          c, CURLOPT_INFILESIZE_LARGE,
+          static_cast<curl_off_t>(request.upload != nullptr ? request.upload_bytes : std::ssize(request.text)));
     } else if (std::strcmp(request.method, "GET") != 0) {
       curl_easy_setopt(c, CURLOPT_CUSTOMREQUEST, request.method);
     }
@@ -388,6 +391,6 @@ Result<std::unique_ptr<Store>> Open(const std::string&, const StoreOptions&) {
 
 extern const StoreInfo kS3Store;
 // Buffers for both directions, TLS's, a page of a list or the text of an error.
-const StoreInfo kS3Store = {.scheme = "s3", .addresses = kAddresses, .bytes_a_call = 3 << 20, .open = Open};
+const StoreInfo kS3Store = {.scheme = "s3", .addresses = kAddresses, .bytes_a_call = 1 << 19, .open = Open};
 
 }  // namespace weir

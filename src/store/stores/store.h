@@ -28,7 +28,7 @@
 namespace weir {
 
 struct StoreOptions {
-  std::string spool = "/var/tmp";           // for files on their way to and from other machines
+  std::string spool = "/var/tmp";            // for files on their way to and from other machines
   std::chrono::milliseconds timeout{10000};  // of one try; of a file: without a byte
   int tries = 4;                             // with pauses of 0.1 to 2 s that grow
   std::string s3_endpoint;                   // https://host:port; empty: Amazon's
