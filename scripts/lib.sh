@@ -59,7 +59,7 @@ need_python() {
 # without a package counts too.
 need_build_packages() {
   local want=(pkg-config libhwy-dev libpcre2-dev nlohmann-json3-dev libcli11-dev libcpp-httplib-dev libpng-dev
-    libedit-dev libfmt-dev libmosquitto-dev libboost-dev
+    libedit-dev libfmt-dev libmosquitto-dev libboost-dev libcurl4-openssl-dev libhiredis-dev
     libgtest-dev libbenchmark-dev)
   command -v "${CXX:-g++}" >/dev/null || want+=(g++)
   command -v cmake >/dev/null || want+=(cmake)

@@ -179,14 +179,15 @@ Status SnapshotWriter::Write(std::span<const uint8_t> bytes) {
   return Status();
 }
 
-Status SnapshotWriter::Finish() {
+Status SnapshotWriter::Finish(bool sync) {
   if (n_written_ != state_bytes_) return Internal("fewer bytes than the snapshot was begun for");
   checksum_.End();
   const uint64_t sum = checksum_.value();
   if (pwrite(fd_, &sum, sizeof(sum), kCoveredBytes) != sizeof(sum)) return Failed("write", part_);
-  if (fsync(fd_) != 0) return Failed("write", part_);
+  if (sync && fsync(fd_) != 0) return Failed("write", part_);
   if (std::rename(part_.c_str(), path_.c_str()) != 0) return Failed("write", path_);
   close(std::exchange(fd_, -1));
+  if (!sync) return Status();
   const size_t slash = path_.find_last_of('/');
   const std::string folder = slash == std::string::npos ? "." : slash == 0 ? "/" : path_.substr(0, slash);
   const File directory(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));

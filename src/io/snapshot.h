@@ -54,8 +54,9 @@ class SnapshotWriter final : public ByteSink {
 
   // kIo; kInternal for more than state_bytes in total.
   Status Write(std::span<const uint8_t> bytes) override;
-  // Syncs the file and moves it into place. kIo; kInternal for fewer than state_bytes.
-  Status Finish();
+  // Syncs the file and moves it into place. kIo; kInternal for fewer than state_bytes. sync false: for a file that need
+  // not survive this machine.
+  Status Finish(bool sync = true);
 
   int64_t state_bytes() const { return state_bytes_; }
 

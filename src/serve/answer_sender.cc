@@ -104,7 +104,12 @@ bool WriteText(httplib::DataSink& sink, const std::string& text) { return sink.w
 struct Stream {
   Stream(Host& host, const std::string& id, std::unique_ptr<ReplyShape> words, CompletionRequest request,
          std::unique_ptr<HistoryFeed> history)
-      : shape(std::move(words)), answers(host, id, std::move(request.answers), request.n), before(std::move(history)) {}
+      : host(host),
+        id(id),
+        ticket(host.Ticket(id)),
+        shape(std::move(words)),
+        answers(host, id, std::move(request.answers), request.n),
+        before(std::move(history)) {}
 
   // Reads what comes before the question: http 0 once that is done, nullopt at `until`.
   std::optional<ApiError> ReadBefore(Clock::time_point until) {
@@ -117,6 +122,12 @@ struct Stream {
     return done;
   }
 
+  // What the answer says is stored with its session before its end is sent.
+  ApiError Settle() { return host.Settle(id, ticket); }
+
+  Host& host;
+  const std::string id;
+  const SessionTicket ticket;
   const std::unique_ptr<ReplyShape> shape;
   Answers answers;
   std::unique_ptr<HistoryFeed> before;  // nullptr: nothing is left of it
@@ -148,9 +159,11 @@ bool WriteNext(Stream& stream, httplib::DataSink& sink) {
     const AnswerJob::Progress progress = stream.answers.progress();
     return WriteText(sink, stream.shape->Waiting(progress.n_read, progress.n_prompt));
   }
-  const bool failed = !next.event.status.ok();
-  std::string text = failed ? stream.shape->Failed(ErrorOf(next.event, stream.has_read))
-                            : stream.shape->Stream(next.index, next.event);
+  bool failed = !next.event.status.ok();
+  ApiError error = failed ? ErrorOf(next.event, stream.has_read) : ApiError{0, "", ""};
+  if (next.last && !failed) error = stream.Settle();
+  failed = error.http != 0;
+  std::string text = failed ? stream.shape->Failed(error) : stream.shape->Stream(next.index, next.event);
   if (next.last && !failed) text += stream.shape->End();
   if (!text.empty() && !WriteText(sink, text)) return false;
   if (next.last) sink.done();
@@ -194,6 +207,7 @@ void SendAnswers(Host& host, const std::string& id, CompletionRequest request, s
     }
     stream->shape->Add(next.index, next.event);
   }
+  if (const ApiError error = stream->Settle(); error.http != 0) return SendError(error, response);
   SendJson(stream->shape->Whole(), response);
 }
 

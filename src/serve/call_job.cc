@@ -16,26 +16,30 @@ Status NoSuchSession(const std::string& id) { return NotFound("there is no sessi
 // Runs one function. The caller waits for the event, so the function may refer to the caller's stack.
 class CallJob : public SessionJob {
  public:
-  enum class Kind { kPlain, kWithSession, kDelete };
+  enum class Kind { kPlain, kWithSession, kToStore, kToHold, kDelete, kDrop };
   CallJob(Host& host, std::string id, Kind kind, std::function<Status(StreamSession*)> fn)
       : SessionJob(host, std::move(id)), kind_(kind), fn_(std::move(fn)) {}
 
   bool TryStart() override {
     if (kind_ == Kind::kPlain) return true;
-    if (kind_ == Kind::kWithSession) return SessionJob::TryStart();
-    if (closing_ == nullptr) {
-      closing_ = host_.sessions().Find(id_);
-      if (closing_ != nullptr) closing_->closing = true;
+    if (OnSession()) return SessionJob::TryStart();
+    if (!closes_) {
+      StreamSession* const closing = host_.sessions().Find(id_);
+      if (closing == nullptr) return true;
+      closes_ = closing->closing = true;
     }
-    return closing_ == nullptr || !closing_->busy;
+    // It may leave for another server meanwhile.
+    const auto it = host_.sessions().all().find(id_);
+    closes_ = it != host_.sessions().all().end();
+    return !closes_ || !it->second->busy;
   }
   Step Advance() override {
-    if (kind_ == Kind::kWithSession && session_ == nullptr) {
+    if (OnSession() && session_ == nullptr) {
       result_ = NoSuchSession(id_);
-    } else if (kind_ == Kind::kDelete) {
-      result_ = closing_ == nullptr ? NoSuchSession(id_) : Status();
-      if (closing_ != nullptr) {
-        if (host_.mqtt() != nullptr) host_.mqtt()->Forget(id_, "");
+    } else if (kind_ == Kind::kDelete || kind_ == Kind::kDrop) {
+      result_ = closes_ ? Status() : NoSuchSession(id_);
+      if (closes_) {
+        if (host_.mqtt() != nullptr && kind_ == Kind::kDelete) host_.mqtt()->Forget(id_, "");
         host_.sessions().Erase(id_);
       }
     } else {
@@ -44,17 +48,24 @@ class CallJob : public SessionJob {
     return Step::kDone;
   }
   void Finish() override {
-    if (kind_ == Kind::kWithSession) SessionJob::Finish();
+    StreamSession* const stream = stream_;
+    if (OnSession()) SessionJob::Finish();
+    if (kind_ == Kind::kToHold && stream != nullptr && result_.ok()) stream->busy = true;
     events.Push(result_);
   }
   void Dropped(const Status& why) override { events.Push(why); }
 
   Channel<Status> events;
 
+ protected:
+  bool Changes() const override { return kind_ == Kind::kWithSession; }
+
  private:
+  bool OnSession() const { return kind_ == Kind::kWithSession || kind_ == Kind::kToStore || kind_ == Kind::kToHold; }
+
   const Kind kind_;
   const std::function<Status(StreamSession*)> fn_;
-  StreamSession* closing_ = nullptr;
+  bool closes_ = false;
   Status result_;
 };
 
@@ -90,8 +101,27 @@ Status CallWithSession(Host& host, const std::string& id, const std::function<St
   return PostAndWait(host, job, wanted);
 }
 
+Status CallToStore(Host& host, const std::string& id, bool hold, const std::function<Status(StreamSession&)>& fn) {
+  const auto kind = hold ? CallJob::Kind::kToHold : CallJob::Kind::kToStore;
+  return PostAndWait(host,
+                     std::make_shared<CallJob>(host, id, kind, [&](StreamSession* stream) { return fn(*stream); }));
+}
+
+Status FreeSession(Host& host, const std::string& id) {
+  return CallEngine(host, [&] {
+    const auto it = host.sessions().all().find(id);
+    if (it != host.sessions().all().end()) it->second->busy = false;
+    return Status();
+  });
+}
+
+Status DropSession(Host& host, const std::string& id) {
+  return PostAndWait(host, std::make_shared<CallJob>(host, id, CallJob::Kind::kDrop, nullptr));
+}
+
 Status DeleteSession(Host& host, const std::string& id) {
-  return PostAndWait(host, std::make_shared<CallJob>(host, id, CallJob::Kind::kDelete, nullptr));
+  WEIR_RETURN_IF_ERROR(PostAndWait(host, std::make_shared<CallJob>(host, id, CallJob::Kind::kDelete, nullptr)));
+  return host.Deleted(id);
 }
 
 }  // namespace weir

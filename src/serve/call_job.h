@@ -22,8 +22,16 @@ Status LookAtSession(Host& host, const std::string& id, const std::function<void
 Status CallWithSession(Host& host, const std::string& id, const std::function<Status(StreamSession&)>& fn,
                        const std::function<bool()>& wanted = nullptr);
 
+// Waits as CallWithSession() does, and runs `fn`, which does not change the session. With `hold`, if fn returned ok,
+// the session stays busy: its caller ends it, or frees it with FreeSession().
+Status CallToStore(Host& host, const std::string& id, bool hold, const std::function<Status(StreamSession&)>& fn);
+Status FreeSession(Host& host, const std::string& id);
+
 // Ends a session: first cancels the job that works on it, and prevents any further use. kNotFound if there is no
 // session of that id.
 Status DeleteSession(Host& host, const std::string& id);
+
+// The same for a session that lives on elsewhere.
+Status DropSession(Host& host, const std::string& id);
 
 }  // namespace weir

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/drain.h"
 
+#include <algorithm>
+#include <functional>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -16,6 +19,7 @@ namespace weir {
 namespace {
 
 constexpr std::chrono::milliseconds kLook{20};
+constexpr size_t kAtOnce = kSessionsLeavingAtOnce;
 constexpr std::chrono::milliseconds kTryAgain{1000};  // interval between attempts to write a session
 
 // Counts a request for as long as its handler runs.
@@ -29,6 +33,18 @@ class Inside {
  private:
   std::atomic<int>& n_;
 };
+
+// Calls fn with every id, several at once: a store takes its time for each.
+void ForAll(const std::vector<std::string>& ids, const std::function<void(const std::string&)>& fn) {
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    for (size_t i = next++; i < ids.size(); i = next++) fn(ids[i]);
+  };
+  std::vector<std::thread> threads;
+  for (size_t n = 1; n < std::min(ids.size(), kAtOnce); ++n) threads.emplace_back(work);
+  work();
+  for (std::thread& thread : threads) thread.join();
+}
 
 // The session that a request works on: its path names it, the header of a chat, or what its route says. Empty: none.
 std::string SessionOf(const RouteInfo& route, const Call& call) {
@@ -48,8 +64,14 @@ void Drain::Handle(const RouteInfo& route, const Call& call, httplib::Response& 
   const ApiError moved = route.when_draining ? ApiError{0, "", ""} : Move(session);
   *refused = moved.http != 0;
   if (*refused) return SendError(moved, response);
+  const SessionTicket ticket = host_.Ticket(session);
   route.handle(call, response);
-  if (!session.empty()) Correct(session, response);
+  if (session.empty()) return;
+  Correct(session, response);
+  // A stream settles at its end.
+  if (response.status >= 400 || response.content_provider_) return;
+  const bool reads = call.http.method == "GET" || call.http.method == "HEAD";
+  if (const ApiError error = host_.Settle(session, ticket, reads); error.http != 0) SendError(error, response);
 }
 
 ApiError Drain::Move(const std::string& session) {
@@ -68,7 +90,10 @@ ApiError Drain::Move(const std::string& session) {
   const SpanTimer taking("take over");
   const auto taken = handover_.Take(host_, session);
   if (!taken.ok() || *taken) taking.Add();
-  return taken.ok() ? ApiError{0, "", ""} : FromStatus(WithoutFolder(taken.status(), folder_));
+  if (taken.ok()) return {0, "", ""};
+  // Nothing was done yet, and another server may reach the store.
+  const Status why = WithoutFolder(taken.status(), folder_);
+  return why.code() == StatusCode::kIo ? ApiError{503, "no_store", why.message()} : FromStatus(why);
 }
 
 void Drain::Correct(const std::string& session, httplib::Response& response) {
@@ -80,7 +105,7 @@ void Drain::Correct(const std::string& session, httplib::Response& response) {
     if (response.status != 409) SendError(moved, response);
   } else if (response.status == 404 && handover_.Holds(session)) {
     // It was written to the folder while its request was in flight, or another server is taking it.
-    SendError({503, "handed_over", "the session is moving from one server to another; try again"}, response);
+    SendError({503, "handed_over", "another server has the session, or is taking it; try again"}, response);
   }
 }
 
@@ -120,22 +145,24 @@ Status Drain::LeaveAll(bool wait, bool* busy) {
     for (const auto& [id, stream] : host_.sessions().all()) ids.push_back(id);
     return Status();
   });
-  for (const std::string& id : ids) {
+  std::mutex mutex;
+  const auto leave = [&](const std::string& id) {
     RequestScope scope(host_.telemetry(), "hand over", std::nullopt);
     scope.SetSession(id);
     const auto left = handover_.LeaveIdle(host_, id);
-    if (!left.ok()) {
-      status = left.status();
-    } else if (!*left) {
-      scope.Forget();
-      others.push_back(id);
-    }
-  }
+    if (left.ok() && !*left) scope.Forget();
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (!left.ok()) status = left.status();
+    if (left.ok() && !*left) others.push_back(id);
+  };
+  ForAll(ids, leave);
   *busy = !others.empty();
   if (!wait) return status;
-  for (const std::string& id : others) {
-    if (const Status one = handover_.Leave(host_, id); !one.ok()) status = one;
-  }
+  ForAll(std::exchange(others, {}), [&](const std::string& id) {
+    const Status one = handover_.Leave(host_, id);
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (!one.ok()) status = one;
+  });
   return status;
 }
 

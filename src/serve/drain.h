@@ -3,7 +3,8 @@
 //
 // A server that is not shutting down takes over, before a request on a session, a session that another server left in
 // the folder. One that is shutting down ("draining") hands the session over before it refuses the request with 503: a
-// client or a proxy that asks another server then finds the session there.
+// client or a proxy that asks another server then finds the session there. What a request did is stored before it is
+// answered, where the server keeps its sessions (serve/session_keeper.h).
 #pragma once
 
 #include <atomic>
@@ -16,11 +17,13 @@
 
 namespace weir {
 
+inline constexpr size_t kSessionsLeavingAtOnce = 8;
+
 class Drain {
  public:
   // All arguments must outlive it. `folder`: the snapshot folder, which is removed from messages. Without an enabled
   // `handover` this class does nothing.
-  Drain(Host& host, const Handover& handover, std::string folder)
+  Drain(Host& host, Handover& handover, std::string folder)
       : host_(host), handover_(handover), folder_(std::move(folder)) {}
 
   // Answers a request of a route, or refuses it with 503. Any thread.
@@ -42,7 +45,7 @@ class Drain {
   Status LeaveAll(bool wait, bool* busy);
 
   Host& host_;
-  const Handover& handover_;
+  Handover& handover_;
   const std::string folder_;
   std::atomic<bool> draining_{false};
   std::atomic<int> n_inside_{0};  // requests whose handlers are running

@@ -22,7 +22,7 @@ Result<int64_t> SharedBytes(const LoadedModel& model, const HostOptions& options
   const int64_t bytes =
       PromptScorer::Bytes(model.model(), model.backend()) + StepBatch::Bytes(model.model(), model.backend(), batch) +
       FormStore::MemoryBytes(model.tokenizer(), options.form_bytes) + WebhookSender::MemoryBytes(options.webhooks) +
-      MqttPublisher::MemoryBytes(options.mqtt) + Telemetry::MemoryBytes(options.telemetry);
+      MqttPublisher::MemoryBytes(options.mqtt) + Telemetry::MemoryBytes(options.telemetry) + options.store_bytes;
   WEIR_ASSIGN_OR_RETURN(const int64_t recall_bytes,
                         RecallStore::MemoryBytes(model, options.recall, options.recall_disk_total));
   if (options.encoder == nullptr) return bytes + recall_bytes;
@@ -101,6 +101,7 @@ Result<std::unique_ptr<Host>> Host::Make(LoadedModel& model, HostOptions options
 Status Host::MakeRooms(const StepBatch::Shape& batch, JointStep joint_step) {
   WEIR_ASSIGN_OR_RETURN(
       form_bytes_, ledger_.Reserve(MemTag::kOther, FormStore::MemoryBytes(model_.tokenizer(), options_.form_bytes)));
+  WEIR_ASSIGN_OR_RETURN(store_bytes_, ledger_.Reserve(MemTag::kOther, options_.store_bytes));
   WEIR_ASSIGN_OR_RETURN(
       recall_, RecallStore::Make(model_, options_.recall, options_.recall_disk_total, options_.snapshots, ledger_));
   Encoder* const encoder = options_.encoder == nullptr ? nullptr : &options_.encoder->encoder();

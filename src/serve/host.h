@@ -27,6 +27,7 @@
 #include "serve/mqtt_publisher.h"
 #include "serve/recall_store.h"
 #include "serve/scheduler.h"
+#include "serve/session_keeper.h"
 #include "serve/session_table.h"
 #include "serve/shared_vision.h"
 #include "serve/telemetry.h"
@@ -78,6 +79,17 @@ class Host {
   // nullptr without an encoder.
   SharedVision* vision() const { return vision_.get(); }
 
+  // Around requests on sessions: see SessionKeeper. Without a keeper all is settled. `keeper` must
+  // outlive the requests.
+  void SetKeeper(SessionKeeper* keeper) { keeper_ = keeper; }
+  SessionTicket Ticket(const std::string& id) const {
+    return keeper_ == nullptr || id.empty() ? SessionTicket() : keeper_->Ticket(id);
+  }
+  ApiError Settle(const std::string& id, SessionTicket ticket, bool reads = false) {
+    return keeper_ == nullptr || id.empty() ? ApiError{0, "", ""} : keeper_->Settle(*this, id, ticket, reads);
+  }
+  Status Deleted(const std::string& id) { return keeper_ == nullptr ? Status() : keeper_->Deleted(id); }
+
   // Makes jobs on sessions and answer pots end at their next step. Any thread.
   void Hurry() { hurry_ = true; }
   bool hurry() const { return hurry_; }
@@ -115,7 +127,7 @@ class Host {
   Metrics metrics_;
   std::unique_ptr<ThreadBook> threads_;
   Ledger ledger_;
-  Reservation form_bytes_;
+  Reservation form_bytes_, store_bytes_;
   std::unique_ptr<SharedVision> vision_;
   std::unique_ptr<PromptScorer> scorer_;
   std::unique_ptr<StepBatch> batch_;
@@ -126,6 +138,7 @@ class Host {
   std::unique_ptr<RecallStore> recall_;
   AnswerPots pots_;
   SessionTable sessions_;
+  SessionKeeper* keeper_ = nullptr;
   std::atomic<bool> hurry_{false}, draining_{false};
   int64_t start_bytes_ = 0;               // what answer pots and what all share took of the budget at the start
   std::unique_ptr<Scheduler> scheduler_;  // its thread uses the rest, and ends first

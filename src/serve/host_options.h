@@ -31,7 +31,8 @@ struct HostOptions {
   LoadedEncoder* encoder = nullptr;  // nullptr: no pictures. Outlives the host
   RecallOptions recall;              // of stream sessions, if their request does not say; `dir`: of all archives
   int64_t recall_disk_total = 0;     // bytes of disk for the archives of all sessions; 0: sessions have no recall
-  std::string snapshots;             // folder of snapshots and handed-over sessions, which own archives; may be empty
+  std::string snapshots;             // where snapshots and handed-over sessions are, which own archives; may be empty
+  int64_t store_bytes = 0;           // of memory for what goes to and from there
   PrunerSpec prune;                  // prunes the rows of every picture and frame
   DecodeOptions decode;
   int64_t form_bytes =

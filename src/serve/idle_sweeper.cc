@@ -13,7 +13,7 @@ constexpr std::chrono::seconds kBetween{1};
 
 }  // namespace
 
-IdleSweeper::IdleSweeper(Host& host, const Handover& handover, std::chrono::seconds idle)
+IdleSweeper::IdleSweeper(Host& host, Handover& handover, std::chrono::seconds idle)
     : host_(host), handover_(handover), idle_(idle) {
   if (idle_.count() <= 0) return;
   thread_ = std::thread([this] {
@@ -32,24 +32,25 @@ IdleSweeper::~IdleSweeper() {
 
 // One session at a time, so that other jobs run on the engine in between.
 void IdleSweeper::Sweep() {
-  bool found = true;
+  std::string id;
   const auto end_one = [&] {
     StreamSession* const stream = host_.sessions().FindIdle(idle_);
-    found = stream != nullptr;
-    if (!found) return Status();
-    if (handover_.enabled() && !handover_.Write(host_, *stream).ok()) {
-      stream->used_at = Clock::now();  // kept; retried after another idle period
+    id = stream == nullptr ? "" : stream->id;
+    if (id.empty()) return Status();
+    if (handover_.enabled()) {
+      stream->used_at = Clock::now();  // one that cannot be written is kept, and tried after another idle period
       return Status();
     }
     host_.metrics().CountExpired();
-    if (!handover_.enabled()) {
-      host_.threads().Forget(stream->id);
-      if (host_.mqtt() != nullptr) host_.mqtt()->Forget(stream->id, "");
-    }
-    host_.sessions().Erase(stream->id);
+    host_.threads().Forget(id);
+    if (host_.mqtt() != nullptr) host_.mqtt()->Forget(id, "");
+    host_.sessions().Erase(id);
     return Status();
   };
-  while (found && CallEngine(host_, end_one).ok()) {
+  while (!ended_ && CallEngine(host_, end_one).ok() && !id.empty()) {
+    if (!handover_.enabled()) continue;
+    const auto left = handover_.LeaveIdle(host_, id);
+    if (left.ok() && *left) host_.metrics().CountExpired();
   }
 }
 

@@ -14,7 +14,7 @@ class IdleSweeper {
  public:
   // While the sweeper exists, a session that no job works on and no request has named for `idle` is handed over, or
   // deleted if `handover` is not enabled. idle 0: never. Both others must outlive it.
-  IdleSweeper(Host& host, const Handover& handover, std::chrono::seconds idle);
+  IdleSweeper(Host& host, Handover& handover, std::chrono::seconds idle);
   ~IdleSweeper();
   IdleSweeper(const IdleSweeper&) = delete;
   IdleSweeper& operator=(const IdleSweeper&) = delete;
@@ -23,7 +23,7 @@ class IdleSweeper {
   void Sweep();
 
   Host& host_;
-  const Handover& handover_;
+  Handover& handover_;
   const std::chrono::seconds idle_;
   std::atomic<bool> ended_{false};
   std::thread thread_;

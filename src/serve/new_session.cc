@@ -41,7 +41,7 @@ ApiError MakeSession(Host& host, const ServerOptions& options, const NewSession&
     if (auto result = job->events.Pop(kLookAtClient)) {
       if (result->ok()) {
         *state = **std::move(result);
-        return {0, "", ""};
+        return host.Settle(id, {});
       }
       Status why = result->status();
       if (why.code() == StatusCode::kOverBudget || why.code() == StatusCode::kInvalidArgument) {

@@ -58,10 +58,12 @@ class Server::Impl {
   }
 
   Status Start(LoadedModel& model, const std::function<void()>& make_way) {
-    WEIR_ASSIGN_OR_RETURN(Handover handover, Handover::Make(options_.hand_over ? options_.folder : std::string()));
-    WEIR_RETURN_IF_ERROR(DropMoved(handover));
+    WEIR_ASSIGN_OR_RETURN(auto handover,
+                          Handover::Make(options_.hand_over ? options_.store.get() : nullptr, options_.handover));
+    WEIR_RETURN_IF_ERROR(DropMoved(*handover));
     WEIR_ASSIGN_OR_RETURN(host_, Host::Make(model, options_.host, &AnswerJob::AdvanceTogether));
-    handover_.emplace(std::move(handover));
+    handover_ = std::move(handover);
+    handover_->Attach(host_.get());
     drain_.emplace(*host_, *handover_, options_.folder);
     SetHandlers();
     if (OtlpExporter* const exporter = host_->telemetry().exporter(); exporter != nullptr) {
@@ -86,9 +88,10 @@ class Server::Impl {
 
  private:
   // A server that was killed at the moment at which a session left has in its journal of webhooks what left with it.
-  Status DropMoved(const Handover& handover) const {
-    const std::vector<std::string> sessions = handover.Sessions();
-    if (options_.host.webhooks.queue.empty() || sessions.empty()) return Status();
+  Status DropMoved(Handover& handover) const {
+    if (options_.host.webhooks.queue.empty()) return Status();
+    WEIR_ASSIGN_OR_RETURN(const std::vector<std::string> sessions, handover.Left());
+    if (sessions.empty()) return Status();
     WEIR_ASSIGN_OR_RETURN(WebhookQueue queue, WebhookQueue::Open(options_.host.webhooks.queue));
     for (const std::string& session : sessions) {
       for (const WebhookQueue::Event& event : queue.Of(session)) queue.Done(event.id);
@@ -234,7 +237,7 @@ class Server::Impl {
   const std::vector<const RouteInfo*> routes_;
   const Router router_;
   std::unique_ptr<Host> host_;
-  std::optional<Handover> handover_;
+  std::unique_ptr<Handover> handover_;
   std::optional<weir::Drain> drain_;
   HttpServer http_;
   int port_ = 0;
@@ -246,6 +249,14 @@ Server::~Server() = default;
 Result<std::unique_ptr<Server>> Server::Make(LoadedModel& model, ServerOptions options,
                                              const std::function<void()>& make_way) {
   options.host.snapshots = options.folder;
+  options.handover.node = options.host.node;
+  if (!options.folder.empty() && options.store == nullptr) {
+    WEIR_ASSIGN_OR_RETURN(const StoreInfo* const info, StoreOf(options.folder));
+    WEIR_ASSIGN_OR_RETURN(options.store, info->open(options.folder, options.store_options));
+    // One call a request, one for each session that leaves, and those of the sweeper and the lease.
+    const int64_t n_calls = options.http.n_threads + static_cast<int64_t>(kSessionsLeavingAtOnce) + 2;
+    options.host.store_bytes = n_calls * info->bytes_a_call;
+  }
   auto impl = std::make_unique<Impl>(std::move(options));
   WEIR_RETURN_IF_ERROR(impl->Start(model, make_way));
   return std::unique_ptr<Server>(new Server(std::move(impl)));

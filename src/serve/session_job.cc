@@ -72,6 +72,7 @@ void SessionJob::Finish() {
   } else {
     // What was read is found by the next question, and survives the death of the process.
     if (stream_->recall != nullptr && stream_->recall->stream != nullptr) stream_->recall->stream->Flush();
+    stream_->n_changes += Changes();
     stream_->busy = false;
     stream_->used_at = Clock::now();
   }

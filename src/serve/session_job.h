@@ -43,6 +43,8 @@ class SessionJob : public Job {
   void StartTurn(PromptPart body, PictureSource* pictures, int64_t t_ms);
   // The session has read all of what came: asks its rules, if it has any, in steps. True when none is left to ask.
   bool CheckRules();
+  // Whether the job may change the session, so that a server that keeps it has to store it again.
+  virtual bool Changes() const { return true; }
   // Reads one step of the prompt, counts it, and updates the session's clock.
   Status ReadStep(const TensorObserver* observer = nullptr);
 

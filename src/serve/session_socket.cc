@@ -100,6 +100,7 @@ class SessionSocket {
   struct UnderWay {
     Json id;
     const char* type = "";
+    SessionTicket ticket;
     std::shared_ptr<AppendJob> append;
     std::shared_ptr<AnswerJob> answer;
     std::shared_ptr<SessionCall> call;
@@ -207,6 +208,7 @@ class SessionSocket {
     requests_.pop_front();
     request_.id = std::move(next.id);
     request_.room = std::move(next.room);
+    request_.ticket = host_.Ticket(session_.id);
     // A request of its own, below that of the connection.
     RequestScope scope(host_.telemetry(), "socket", std::nullopt);
     scope.SetSession(session_.id);
@@ -307,7 +309,10 @@ class SessionSocket {
     if (request_.append != nullptr) result = request_.append->events.Pop(kNow);
     if (request_.call != nullptr) result = request_.call->events.Pop(kNow);
     if (!result) return;
-    if (result->ok()) {
+    const ApiError unsettled = result->ok() ? host_.Settle(session_.id, request_.ticket) : ApiError{0, "", ""};
+    if (unsettled.http != 0) {
+      Fail(request_.id, unsettled);
+    } else if (result->ok()) {
       const char* const what = request_.append != nullptr ? "session" : "rule";
       Reply({{"type", request_.type}, {"id", request_.id}, {what, **std::move(result)}});
     } else {
@@ -321,7 +326,10 @@ class SessionSocket {
   void TakeWords(const AnswerEvent& event) {
     if (!event.text.empty()) Reply({{"type", "words"}, {"id", request_.id}, {"text", event.text}});
     if (!event.last) return;
-    if (!event.status.ok()) {
+    const ApiError unsettled = event.status.ok() ? host_.Settle(session_.id, request_.ticket) : ApiError{0, "", ""};
+    if (unsettled.http != 0) {
+      Fail(request_.id, unsettled);
+    } else if (!event.status.ok()) {
       Fail(request_.id, event.cut        ? CutShort(event.status)
                         : event.overflow ? ContextLengthExceeded(event.status)
                                          : FromStatus(event.status));

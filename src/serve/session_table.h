@@ -38,7 +38,8 @@ struct StreamSession {
   int64_t t_ms = 0;                          // the time of the last picture read
   std::optional<int64_t> rows_pruned;        // of its pictures; nullopt without a pruner
   Clock::time_point used_at = Clock::now();  // when a request last named it, or a job on it ended
-  bool busy = false;                         // a job works on it
+  bool busy = false;                         // a job works on it, or it is on its way
+  uint64_t n_changes = 0;                    // jobs that may have changed it
   bool closing = false;                      // it is being deleted: jobs end at their next step
 
   // Time since its last use; 0 while a job works on it.

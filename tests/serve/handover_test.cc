@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Handover: one server shuts down, another one continues its sessions.
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -254,12 +252,14 @@ TEST(Handover, OthersDoNotWaitForASlowOne) {
     taken = server.Get(kSessions + "/" + slow);
     ended = true;
   });
-  const int same = open(file.c_str(), O_RDWR | O_CLOEXEC);
-  while (!ended && flock(same, LOCK_EX | LOCK_NB) == 0) {  // until it is being taken
-    flock(same, LOCK_UN);
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  close(same);
+  // Until it is being taken: it is of an earlier version, and gets a name for its state.
+  const auto has_state = [&] {
+    for (const auto& entry : std::filesystem::directory_iterator(folder.File("handover"))) {
+      if (entry.path().extension() == ".state") return true;
+    }
+    return false;
+  };
+  while (!ended && !has_state()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   EXPECT_EQ(server.Get(kSessions + "/" + here).status, 200);
   EXPECT_EQ(server.Get(kSessions + "/s-two-01").status, 404);
   EXPECT_FALSE(ended);
@@ -271,7 +271,7 @@ TEST(Handover, OthersDoNotWaitForASlowOne) {
 // SIGKILL at random moments of a takeover: another server gets the session, unless it ran already.
 TEST(Handover, AServerKilledWhileItTakesASessionLeavesIt) {
   const TempDir folder;
-  const std::vector<std::string> flags = {"--pot", "4096", "--snapshots", folder.path(), "--hand-over"};
+  const std::vector<std::string> flags = {"--pot", "4096", "--snapshots", folder.path(), "--hand-over", "--lease", "1"};
   std::string id;
   Json seen;
   {
@@ -280,8 +280,8 @@ TEST(Handover, AServerKilledWhileItTakesASessionLeavesIt) {
     seen = Client(one).Append(id, Words(3500, "sea"))["seen"];
     ASSERT_EQ(one.Terminate(), 0);
   }
-  const std::string file = folder.File("handover/" + id + ".weir"), kept = folder.File("kept");
-  std::filesystem::copy_file(file, kept);
+  const std::string left = folder.File("handover"), kept = folder.File("kept");
+  std::filesystem::copy(left, kept);
   double take_us = 0;
   {
     const ServerProcess two(flags);
@@ -292,22 +292,23 @@ TEST(Handover, AServerKilledWhileItTakesASessionLeavesIt) {
   Rng rng(7);
   int n_taken = 0;
   for (int kill = 0; kill < 12; ++kill) {
-    std::filesystem::copy_file(kept, file, std::filesystem::copy_options::overwrite_existing);
+    std::filesystem::remove_all(left);
+    std::filesystem::copy(kept, left);
     ServerProcess two(flags);
     std::thread asking([&] { (void)two.Get(kSessions + "/" + id); });
     std::this_thread::sleep_for(std::chrono::microseconds(rng.Below(static_cast<uint64_t>(take_us) + 1)));
     two.Kill();
     asking.join();
-    std::vector<std::string> left;
-    for (const auto& entry : std::filesystem::directory_iterator(folder.File("handover"))) {
-      left.push_back(entry.path().filename());
-    }
-    if (left.empty()) {
+    // It ran there, and the folder knows nothing of it any more.
+    std::ifstream head(left + "/" + id + ".weir");
+    const std::string text((std::istreambuf_iterator<char>(head)), {});
+    if (text.empty() || text.find("\"gone\"") != std::string::npos) {
       ++n_taken;
       continue;
     }
-    EXPECT_EQ(left, std::vector<std::string>{id + ".weir"});
+    // Where it had been taken, the lease of the server that was killed has to end first.
     const ServerProcess three(flags);
+    EXPECT_TRUE(Until([&] { return three.Get(kSessions + "/" + id).status != 503; }));
     EXPECT_EQ(Client(three).State(id)["seen"], seen) << "kill " << kill;
   }
   EXPECT_LT(n_taken, 12);
@@ -376,6 +377,105 @@ TEST(Handover, WhatDoesNotFitStaysForOthers) {
   for (const char* name : {"s-../../x", "s-..%2fhandover", "x", "s-A"}) {
     EXPECT_EQ(three.Get(kSessions + "/" + name).status, 404) << name;
   }
+}
+
+// Earlier versions wrote the state itself under the session's name.
+TEST(Handover, ASessionThatAnEarlierVersionLeftIsTaken) {
+  const TempDir folder;
+  const ServerProcess one(Flags(folder, "one"));
+  Client client(one);
+  const std::string id = client.Create(), left = "s-old-0123";
+  const Json seen = client.Append(id, Words(60, "sea"))["seen"];
+  ASSERT_EQ(client.Do(id, "save", {{"name", "old"}}).status, 200);
+  std::filesystem::rename(folder.File("old.weir"), folder.File("handover/" + left + ".weir"));
+  EXPECT_EQ(client.State(left)["seen"], seen);
+  EXPECT_EQ(client.Ask(left, "who?"), client.Ask(id, "who?"));
+  EXPECT_TRUE(std::filesystem::is_empty(folder.File("handover")));
+}
+
+// ---- sessions that are kept while they live
+
+std::vector<std::string> Durable(const TempDir& folder, const std::string& node, std::vector<std::string> more = {}) {
+  more.insert(more.end(), {"--durable", "--lease", "1"});
+  return Flags(folder, node, std::move(more));
+}
+
+TEST(Durable, AServerThatIsKilledLosesNothingItAcknowledged) {
+  const TempDir folder;
+  std::vector<std::string> want;
+  {
+    const ServerProcess alone({"--pot", "96"});
+    Client client(alone);
+    const std::string id = client.Create({{"policy", "h2o"}});
+    client.Talk(id, "sea");
+    want = client.Talk(id, "man");
+  }
+  ServerProcess one(Durable(folder, "one"));
+  const ServerProcess two(Durable(folder, "two"));
+  Client client(one), other(two);
+  const std::string id = client.Create({{"policy", "h2o"}}), fresh = client.Create();
+  client.Talk(id, "sea");
+  const std::string fork = client.Do(id, "fork", Json::object()).json()["id"];
+  const Json before = client.State(id);
+  EXPECT_EQ(two.Get(kSessions + "/" + id).status, 503);  // while its owner lives
+  one.Kill();
+  EXPECT_TRUE(Until([&] { return two.Get(kSessions + "/" + id).status == 200; }));
+  for (const char* key : {"id", "policy", "pot", "seen", "kept", "selections"}) {
+    EXPECT_EQ(other.State(id)[key], before[key]) << key;
+  }
+  EXPECT_EQ(other.Talk(id, "man"), want);
+  EXPECT_EQ(other.State(fork)["seen"], before["seen"]);
+  for (const std::string& one_of : {id, fresh, fork}) EXPECT_EQ(two.Delete(kSessions + "/" + one_of).status, 200);
+  EXPECT_TRUE(std::filesystem::is_empty(folder.File("handover")));
+}
+
+// The end of a streamed answer says that it is stored.
+TEST(Durable, AStreamedAnswerIsStoredBeforeItsEnd) {
+  const TempDir folder;
+  ServerProcess one(Durable(folder, "one"));
+  Client client(one);
+  const std::string id = client.Create();
+  const HttpAnswer answer = client.Do(id, "ask", Question("who?", {{"stream", true}}));
+  one.Kill();
+  bool done = false;
+  const std::vector<Json> events = answer.events(&done);
+  EXPECT_TRUE(done);
+  const ServerProcess two(Durable(folder, "two"));
+  EXPECT_TRUE(Until([&] { return two.Get(kSessions + "/" + id).status == 200; }));
+  EXPECT_EQ(Client(two).State(id)["seen"], events.back()["weir"]["seen"]);
+}
+
+// A server that was stopped for longer than its lease: it must not say what it still thinks, nor write it.
+TEST(Durable, AnOwnerThatSleptAnswersNothing) {
+  const TempDir folder;
+  const ServerProcess one(Durable(folder, "one")), two(Durable(folder, "two"));
+  Client client(one), other(two);
+  const std::string id = client.Create(), path = kSessions + "/" + id;
+  const int64_t before = client.Append(id, Words(20, "sea"))["seen"];
+  one.Pause();
+  EXPECT_TRUE(Until([&] { return two.Get(path).status == 200; }));
+  const int64_t after = other.Append(id, Words(20, "man"))["seen"];
+  EXPECT_GT(after, before);
+  HttpAnswer read, appended;
+  std::thread reading([&] { read = one.Get(path); });
+  std::thread appending([&] { appended = client.Do(id, "append", {{"text", Words(5, "boat")}}); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  one.GoOn();
+  reading.join();
+  appending.join();
+  EXPECT_EQ(read.status, 503) << read.body;
+  EXPECT_EQ(appended.status, 503) << appended.body;
+  EXPECT_EQ(other.State(id)["seen"], after);
+  // It is well again, and takes what the other one leaves.
+  EXPECT_TRUE(Until([&] { return one.Post(kSessions, Json::object()).status == 201; }));
+}
+
+TEST(Durable, RecallIsNotKept) {
+  const TempDir folder;
+  const RunResult run = RunWeir({"serve", "-m", "none.gguf", "--snapshots", folder.path(), "--hand-over", "--durable",
+                                 "--recall", "words", "--recall-dir", folder.File("archives")});
+  EXPECT_EQ(run.code, 2);
+  EXPECT_NE(run.err.find("--durable does not keep"), std::string::npos) << run.err;
 }
 
 }  // namespace

@@ -186,6 +186,9 @@ int ServerProcess::Terminate() {
   return -1;
 }
 
+void ServerProcess::Pause() const { kill(child_, SIGSTOP); }
+void ServerProcess::GoOn() const { kill(child_, SIGCONT); }
+
 bool ServerProcess::Running() const { return child_ > 0 && waitpid(child_, nullptr, WNOHANG) == 0; }
 
 int64_t ServerProcess::ResidentBytes() const { return StatusBytes("VmRSS:"); }

@@ -51,6 +51,9 @@ class ServerProcess {
   void Kill();
   // SIGTERM; the exit code, or -1 when it did not end within 20 seconds.
   int Terminate();
+  // SIGSTOP and SIGCONT: a server that does nothing for a while and does not know it.
+  void Pause() const;
+  void GoOn() const;
   bool Running() const;
   int64_t ResidentBytes() const;
   int64_t PeakResidentBytes() const;

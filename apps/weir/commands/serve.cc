@@ -8,6 +8,8 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -49,7 +51,9 @@ struct ServeFlags {
   int drain = 30, session_idle = 0;
   DecodeOptions decode;
   int media_timeout_s = 30, frames_waiting = 4;
-  std::string recall_disk_total, form_memory;
+  std::string recall_disk_total, form_memory, s3_endpoint;
+  bool durable = false;
+  int lease = 15;
 };
 
 // A model's name as an id, which clients put into paths and configuration files: "SmolLM2 135M" is SmolLM2-135M.
@@ -115,6 +119,32 @@ Status ToRecall(const PotFlags& pot_flags, const ServeFlags& flags, ServerOption
     return InvalidArgument("recall with --hand-over needs --recall-dir: a folder that all these servers share");
   }
   return Status();
+}
+
+bool IsFolder(const std::string& snapshots) { return snapshots.find("://") == snapshots.npos; }
+
+std::string FromEnvironment(std::initializer_list<const char*> names) {
+  for (const char* const name : names) {
+    if (const char* const value = std::getenv(name); value != nullptr && *value != '\0') return value;
+  }
+  return "";
+}
+
+// Secrets come from the environment, under the names that other programs use: process lists show arguments.
+StoreOptions ToStoreOptions(const ServeFlags& flags, const std::string& spool) {
+  StoreOptions out;
+  out.spool = spool;
+  out.s3_endpoint =
+      flags.s3_endpoint.empty() ? FromEnvironment({"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"}) : flags.s3_endpoint;
+  if (const std::string region = FromEnvironment({"AWS_REGION", "AWS_DEFAULT_REGION"}); !region.empty()) {
+    out.s3_region = region;
+  }
+  out.s3_key = FromEnvironment({"AWS_ACCESS_KEY_ID"});
+  out.s3_secret = FromEnvironment({"AWS_SECRET_ACCESS_KEY"});
+  out.s3_session_token = FromEnvironment({"AWS_SESSION_TOKEN"});
+  out.redis_user = FromEnvironment({"REDISCLI_USER"});
+  out.redis_password = FromEnvironment({"REDISCLI_AUTH"});
+  return out;
 }
 
 Result<ServerOptions> ToOptions(const ModelFlags& model_flags, const PotFlags& pot_flags, const ServeFlags& flags) {
@@ -189,10 +219,20 @@ Result<ServerOptions> ToOptions(const ModelFlags& model_flags, const PotFlags& p
   }
   WEIR_RETURN_IF_ERROR(ToRecall(pot_flags, flags, &out));
   out.folder = flags.snapshots;
+  out.store_options = ToStoreOptions(flags, out.host.recall.temp_dir);
   out.hand_over = flags.hand_over;
+  out.handover.durable = flags.durable;
+  out.handover.lease = std::chrono::seconds(flags.lease);
+  if (flags.durable && out.host.recall_disk_total > 0) {
+    return InvalidArgument(
+        "--durable does not keep the archives of recall: leave out --recall and --recall-disk-total");
+  }
   out.session_idle = std::chrono::seconds(flags.session_idle);
   out.host.node = flags.node;
-  if (struct stat info{}; !out.folder.empty() && (stat(out.folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode))) {
+  if (out.folder.empty()) return out;
+  const auto info = StoreOf(out.folder);
+  if (!info.ok()) return InvalidArgument("--snapshots {}", info.status().message());
+  if (struct stat is{}; IsFolder(out.folder) && (stat(out.folder.c_str(), &is) != 0 || !S_ISDIR(is.st_mode))) {
     return NotFound("--snapshots {} is not a folder", out.folder);
   }
   return out;
@@ -218,7 +258,8 @@ Status EnterServerSandbox(const RecallOptions& recall, const ServeFlags& flags, 
   }
   ServerPaths paths;
   paths.read = {model->path, flags.mmproj, pot.guesses.draft, flags.mqtt.ca_file};
-  paths.write = {flags.snapshots, recall.dir, model->packed, flags.webhook_queue};
+  paths.write = {recall.dir, model->packed, flags.webhook_queue};
+  if (!flags.snapshots.empty()) paths.write.push_back(IsFolder(flags.snapshots) ? flags.snapshots : recall.temp_dir);
   if (recall.dir.empty() && (recall.on() || !flags.recall_disk_total.empty())) paths.write.push_back(recall.temp_dir);
   if (!model->device.empty() || model->gpu_layers > 0) paths.write.emplace_back("/dev");
   const Status entered = EnterSandbox(ServerSandbox(paths));
@@ -452,17 +493,33 @@ Action AddServe(CLI::App& sub) {
       ->capture_default_str();
   AddSamplingFlags(sub, &flags->sampling);
   sub.add_option("--snapshots", flags->snapshots,
-                 "folder to save sessions to and restore them from; nothing outside it is used")
+                 "where sessions are saved and restored from: a folder, s3://BUCKET/PREFIX or redis://HOST:PORT/DB; "
+                 "nothing outside it is used")
       ->check(NotEmpty())
-      ->type_name("FOLDER");
+      ->type_name("PLACE");
   CLI::Option* snapshots = sub.get_option("--snapshots");
   sub.add_flag("--sandbox", flags->sandbox,
                "reach nothing but the files that these flags name, the system's programs and libraries, and the "
                "network; needs Linux 5.13");
   sub.add_flag(
          "--hand-over", flags->hand_over,
-         "on shutdown, leave every session in the snapshot folder; take over sessions that other servers left there")
+         "on shutdown, leave every session where --snapshots says; take over sessions that other servers left there")
       ->needs(snapshots);
+  sub.add_flag("--durable", flags->durable,
+               "store what a request changed in its session before it is answered, so that another server can take the "
+               "session when this one dies")
+      ->needs(sub.get_option("--hand-over"));
+  sub.add_option("--lease", flags->lease,
+                 "with --hand-over: seconds without a sign of a server after which others take its sessions")
+      ->check(Between(1, 3600))
+      ->capture_default_str()
+      ->type_name("SECONDS");
+  sub.add_option("--s3-endpoint", flags->s3_endpoint,
+                 "address of S3-compatible storage, such as https://minio.example:9000; default: AWS_ENDPOINT_URL, or "
+                 "Amazon's")
+      ->check(NotEmpty())
+      ->needs(snapshots)
+      ->type_name("URL");
   sub.add_option("--node", flags->node,
                  "name to put into this server's session ids, so that a proxy can ask the right server first")
       ->check(CLI::Validator(

@@ -61,8 +61,8 @@ Result<int64_t> NumberParam(const httplib::Request& http, const char* name, int6
   return value;
 }
 
-Result<std::string> SnapshotPath(const ServerOptions& options, const Json& body) {
-  if (options.folder.empty()) return InvalidArgument("the server was started without --snapshots FOLDER");
+Result<std::string> SnapshotKey(const ServerOptions& options, const Json& body) {
+  if (options.store == nullptr) return InvalidArgument("the server was started without --snapshots FOLDER");
   Fields fields(body);
   std::string name;
   fields.Get("name", &name);
@@ -76,7 +76,7 @@ Result<std::string> SnapshotPath(const ServerOptions& options, const Json& body)
                 fmt::format("must be 1 to {} letters, digits, '_', '-' or '.', not beginning with '.'", kMaxNameBytes));
   }
   WEIR_RETURN_IF_ERROR(fields.Done());
-  return options.folder + "/" + name + ".weir";
+  return name + ".weir";
 }
 
 }  // namespace weir

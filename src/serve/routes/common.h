@@ -32,8 +32,8 @@ ApiError AdmissionError(const Host& host, const SessionOptions& options, const S
 Result<int64_t> NumberParam(const httplib::Request& http, const char* name, int64_t missing, int64_t least,
                             int64_t most);
 
-// The path of the body's "name" in the snapshot folder; never a path outside it. The message of kInvalidArgument names
-// the field.
-Result<std::string> SnapshotPath(const ServerOptions& options, const Json& body);
+// The key of the body's "name" in the store of snapshots; in a folder never a path outside it. The message of
+// kInvalidArgument names the field.
+Result<std::string> SnapshotKey(const ServerOptions& options, const Json& body);
 
 }  // namespace weir

@@ -44,6 +44,7 @@ void Handle(const Call& call, httplib::Response& response) {
       ClientWaits);
   if (!status.ok())
     return SendError(AdmissionError(call.host, options, WithoutFolder(status, call.options.host.recall.dir)), response);
+  if (const ApiError error = call.host.Settle(state["id"], {}); error.http != 0) return SendError(error, response);
   response.set_header("x-session-id", state["id"].get<std::string>());
   SendJson(state, response, 201);
 }

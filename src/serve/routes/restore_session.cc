@@ -15,9 +15,12 @@ namespace {
 void Handle(const Call& call, httplib::Response& response) {
   const auto body = ParseJsonObject(call.body);
   if (!body.ok()) return SendError(body.status(), response);
-  const auto path = SnapshotPath(call.options, *body);
-  if (!path.ok()) return SendError(path.status(), response);
-  const auto snapshot = SnapshotReader::Open(*path, call.host.ledger().budget_bytes() + kMaxSnapshotText);
+  const auto key = SnapshotKey(call.options, *body);
+  if (!key.ok()) return SendError(key.status(), response);
+  const int64_t most = call.host.ledger().budget_bytes() + kMaxSnapshotText;
+  const auto local = call.options.store->Fetch(*key, most);
+  if (!local.ok()) return SendError(WithoutFolder(local.status(), call.options.folder), response);
+  const auto snapshot = SnapshotReader::Open(local->path(), most);
   if (!snapshot.ok()) return SendError(WithoutFolder(snapshot.status(), call.options.folder), response);
   Json state;
   const Status status = CallEngine(call.host, [&]() -> Status {
@@ -26,6 +29,7 @@ void Handle(const Call& call, httplib::Response& response) {
     return Status();
   });
   if (!status.ok()) return SendError(WithoutFolder(status, call.options.folder), response);
+  if (const ApiError error = call.host.Settle(state["id"], {}); error.http != 0) return SendError(error, response);
   response.set_header("x-session-id", state["id"].get<std::string>());
   SendJson(state, response, 201);
 }

@@ -1,6 +1,6 @@
 // weir-plugin: route
 // SPDX-License-Identifier: Apache-2.0
-// Writes a session to the snapshot folder.
+// Writes a session to the place of snapshots.
 #include <memory>
 #include <utility>
 
@@ -18,9 +18,11 @@ namespace {
 void Handle(const Call& call, httplib::Response& response) {
   const auto body = ParseJsonObject(call.body);
   if (!body.ok()) return SendError(body.status(), response);
-  const auto path = SnapshotPath(call.options, *body);
-  if (!path.ok()) return SendError(path.status(), response);
+  const auto key = SnapshotKey(call.options, *body);
+  if (!key.ok()) return SendError(key.status(), response);
   const SpanTimer storing("store");
+  const auto local = call.options.store->NewFile(*key);
+  if (!local.ok()) return SendError(WithoutFolder(local.status(), call.options.folder), response);
   std::unique_ptr<SnapshotWriter> file;
   RecallStore::Saved saved;
   Json json;
@@ -29,13 +31,14 @@ void Handle(const Call& call, httplib::Response& response) {
       [&](StreamSession& stream) -> Status {
         json = SessionJson(stream);
         WEIR_ASSIGN_OR_RETURN(saved, call.host.recall().Save(stream, (*body)["name"].get<std::string>()));
-        WEIR_ASSIGN_OR_RETURN(file, WriteSnapshot(call.host, stream, saved.note, {}, *path));
+        WEIR_ASSIGN_OR_RETURN(file, WriteSnapshot(call.host, stream, saved.note, {}, local->path()));
         return Status();
       },
       ClientWaits);
   // The disk is synced here, not on the engine's thread: first the archive that the snapshot names.
   if (status.ok()) status = call.host.recall().Sync(saved);
-  if (status.ok()) status = file->Finish();
+  if (status.ok()) status = file->Finish(/*sync=*/!local->passing());
+  if (status.ok()) status = call.options.store->Send(*key, *local);
   (void)CallEngine(call.host, [&] {
     call.host.recall().EndSave(saved, status.ok());
     return Status();
