@@ -10,6 +10,9 @@ What a server promises, and what a client therefore counts as acknowledged:
 
 What was asked after the last save is asked again, and has the same answer. A save that was not answered may have been
 written all the same: the restored session's `seen` tells.
+
+Servers with --durable promise more: whatever was answered outlives any kill, without a save. DurableClient holds them
+to that. Where no answer came, `seen` tells whether the request was done.
 """
 
 import http.client
@@ -79,7 +82,7 @@ class Client(threading.Thread):
         self.unsure = None  # (tokens, answer) of a save that was not answered: it may have been written
         self.held_since = time.monotonic()  # when `holders` began to be who may have held the session
         self.holders = set()
-        self.stopped = False
+        self.stopped = self.cut = False
 
     # ---- requests
 
@@ -185,6 +188,56 @@ class Client(threading.Thread):
                     self.log.acknowledged += 1
         except LostError:
             pass
+
+
+class DurableClient(Client):
+    """The same conversation with servers that store whatever they answer: no saves, and one id for ever."""
+
+    def create(self):
+        session = json.loads(self.persist("create", "POST", "/v1/sessions", {}))
+        self.id, self.saved_seen = session["id"], session.get("seen", 0)
+
+    def look(self):
+        """The tokens seen, once a server has the session again."""
+        end = time.monotonic() + self.run_.patience
+        while not self.stopped:
+            status, text = self.call("look", "GET", f"/v1/sessions/{self.id}")
+            if status == 200:
+                return json.loads(text)["seen"]
+            if time.monotonic() > end:
+                self.log.error(f"session {self.i} does not come back in {self.run_.patience} s: {status} {text[:200]}")
+                break
+            time.sleep(0.2)
+        raise LostError
+
+    def done(self, what, body, seen_of):
+        """The reply of a request that is done once; None where it was done and the reply was lost."""
+        while not self.stopped:
+            status, text = self.call(what, "POST", f"/v1/sessions/{self.id}/{what}", body)
+            if status == 200:
+                self.saved_seen = seen_of(json.loads(text))
+                return text
+            if "cut_short" in text:
+                self.cut = True
+            seen = self.look()
+            if seen < self.saved_seen:
+                self.log.error(f"session {self.i}: {self.saved_seen} tokens were acknowledged, {seen} are left")
+                raise LostError
+            with self.log.lock:
+                self.log.restores += 1
+            if seen > self.saved_seen:
+                self.saved_seen = seen
+                return None
+        raise LostError
+
+    def turn(self):
+        i, n = self.i, len(self.answers)
+        self.done("append", {"text": appended(i, n)}, lambda reply: reply["seen"])
+        text = self.done("ask", question(i, n, self.run_.tokens), lambda reply: reply["weir"]["seen"])
+        if self.cut:
+            raise LostError  # it holds a part of a request, as it was told: nothing is left to compare
+        self.answers.append(text and answer_of(text))
+        return True
 
 
 class LostError(Exception):

@@ -35,6 +35,7 @@ def report(run, fleet, seen, n_turns, differences):
         "seconds": round(run.seconds, 1),
         "store": run.store,
         "proxy": run.proxy,
+        "durable": run.durable,
         "kill_every": run.kill_every,
         "kills": {how: sum(1 for row in restarts if row[0].name == how) for how in ("SIGKILL", "SIGTERM")},
         "seconds_to_end": {
@@ -61,7 +62,8 @@ def report(run, fleet, seen, n_turns, differences):
         "wrong": wrong[:50],
         "n_wrong": len(wrong),
     }
-    print(f"{run.sessions} sessions, {result['seconds']:.0f} s, store {run.store}, proxies {run.proxy}")
+    durable = ", durable" if run.durable else ""
+    print(f"{run.sessions} sessions, {result['seconds']:.0f} s, store {run.store}{durable}, proxies {run.proxy}")
     print(f"ended: {result['kills']}; until served again: " + shown(result["seconds_to_serve"]))
     for how, row in result["seconds_to_end"].items():
         print(f"  {how} until the process had ended: " + shown(row))
@@ -69,7 +71,10 @@ def report(run, fleet, seen, n_turns, differences):
         f"turns: {result['turns']}, {result['turns_a_second']} a second; {n_turns} compared, {len(differences)} differ"
     )
     print(f"servers' processor time: {1000 * result['cpu_seconds'] / max(1, result['turns']):.2f} ms a turn")
-    print(f"restored from the last save: {seen.restores}, of these {seen.restores_after_kill} after a kill")
+    if run.durable:
+        print(f"requests whose reply was lost: {seen.restores}")
+    else:
+        print(f"restored from the last save: {seen.restores}, of these {seen.restores_after_kill} after a kill")
     print(f"requests: {n_calls}, failed {n_failed} ({100 * result['failed_share']:.3f} %): {dict(failed)}")
     print(f"error budget of {100 * (1 - run.slo):.2g} %: {100 * result['error_budget_used']:.1f} % of it used")
     for what, row in result["times"].items():

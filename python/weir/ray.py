@@ -322,5 +322,5 @@ def ask_files(
         _FileReader,
         fn_constructor_args=(os.fspath(model), options, question, ask or {}, session),
         num_cpus=threads,
-        concurrency=min(workers or len(os.sched_getaffinity(0)), len(rows)),
+        compute=ray.data.ActorPoolStrategy(size=min(workers or len(os.sched_getaffinity(0)), len(rows))),
     )
