@@ -136,8 +136,8 @@ class Client(threading.Thread):
                 f"session {self.i} is gone, but none of {sorted(self.holders)} that may have held it was killed"
             )
         self.call("delete", "DELETE", f"/v1/sessions/{self.id}")
+        self.held_since, self.holders = began, set()
         text = self.persist("restore", "POST", "/v1/sessions/restore", {"name": self.name()})
-        self.held_since, self.holders = began, set(self.holders) if why == "unknown" else set()
         session = json.loads(text)
         self.id = session["id"]
         if self.unsure and session["seen"] == self.unsure[0]:

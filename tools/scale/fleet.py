@@ -129,15 +129,19 @@ class Store:
         begin = max(self.clock.now, self.free)
         self.free = begin + n_bytes / self.bandwidth
         self.worst = max(self.worst, self.free - self.clock.now)
+        self.clock.at(self.free + self.seconds, self._moved, n_bytes, done)
+
+    def _moved(self, n_bytes, done):
         self.bytes += n_bytes
         self.n += 1
-        self.clock.at(self.free + self.seconds, done)
+        done()
 
 
 class Node:
     def __init__(self, clock, measured):
         self.engine, self.up, self.life = Engine(clock, measured), True, 0
         self.kept = {}  # by life: whether it ended gracefully
+        self.held = 0  # sessions in its budget
 
 
 class Fleet:
@@ -146,7 +150,7 @@ class Fleet:
         self.clock, self.lot = Clock(), random.Random(options.seed)
         self.store = Store(self.clock, options.bandwidth, options.store_seconds)
         self.nodes = [Node(self.clock, measured) for _ in range(options.nodes)]
-        self.times, self.by_kind, self.restores, self.takeovers = [], {}, 0, 0
+        self.times, self.by_kind, self.restores, self.takeovers, self.refused = [], {}, 0, 0, 0
         for _ in range(options.sessions):
             Session(self)
         if options.kill_every:
@@ -155,7 +159,7 @@ class Fleet:
             self.clock.at(options.seconds / 3, self._storm)
 
     def any_node(self):
-        up = [n for n in self.nodes if n.up]
+        up = [n for n in self.nodes if n.up and n.held < (self.o.room or math.inf)]
         return self.lot.choice(up) if up else None
 
     def _kill(self):
@@ -174,7 +178,7 @@ class Fleet:
         if not kept:
             node.engine.die()
         node.kept[node.life] = kept
-        node.up, node.life = False, node.life + 1
+        node.up, node.life, node.held = False, node.life + 1, 0
         self.clock.after(self.o.down, self._again, node)
 
     def _again(self, node):
@@ -195,6 +199,7 @@ class Session:
 
     def take(self, node):
         self.node, self.life = node, node.life
+        node.held += 1
 
     def here(self):
         return self.node.up and self.node.life == self.life
@@ -205,7 +210,7 @@ class Session:
 
     def go(self, k):
         """Request k of a turn: append, ask, save."""
-        if k == 3:
+        if k == 3 or k == 2 and self.f.lot.random() >= self.f.o.saves:
             self.f.times.append((self.began, self.f.clock.now - self.began))
             return self.f.clock.after(self.f.lot.expovariate(1 / self.f.o.think), self.begin)
         if not self.here():
@@ -245,8 +250,9 @@ class Session:
     def load(self, then):
         """From the store into a node that is up."""
         node = self.f.any_node()
-        if node is None:
-            return self.f.clock.after(0.2, self.load, then)
+        if node is None:  # none is up, or has room: 429
+            self.f.refused += 1
+            return self.f.clock.after(1, self.load, then)
         self.take(node)
 
         def read():
@@ -290,8 +296,10 @@ def arguments():
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--think", type=float, default=30)
     parser.add_argument("--kill-every", type=float, default=0)
+    parser.add_argument("--room", type=int, default=0, help="sessions that a node's budget has room for; 0: any number")
     parser.add_argument("--down", type=float, default=2)
     parser.add_argument("--storm", type=float, default=0, help="share of the nodes that die at once, after a third")
+    parser.add_argument("--saves", type=float, default=1, help="share of the turns that end with a save")
     parser.add_argument("--bandwidth", type=float, default=1e9, help="of the store, bytes a second")
     parser.add_argument("--store-seconds", type=float, default=0.0, help="of an object, beside its bytes")
     parser.add_argument("--no-delays", action="store_true", help="leave out what requests took beside the processor")
@@ -357,7 +365,7 @@ def storm(fleet, options):
             f"  {begin} to {end} s after: {len(times)} turns, p50 {1000 * quantile(times, 0.5):.0f} ms, "
             f"p99 {1000 * quantile(times, 0.99):.0f} ms"
         )
-    print(f"  the store's longest queue: {fleet.store.worst:.1f} s; restores: {fleet.restores}")
+    print(f"  the store's longest queue {fleet.store.worst:.1f} s, times that no node had room: {fleet.refused}")
 
 
 if __name__ == "__main__":
