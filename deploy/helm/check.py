@@ -30,7 +30,7 @@ CASES = {
     "plain": {},
     "five": {"replicas": 5, "sandbox": True, "extraFlags": ["--recall", "words"], "nodeSelector": {"disk": "fast"}},
     "s3": {"snapshots": S3, "networkPolicy": {"proxyFrom": [{"podSelector": {"matchLabels": {"app": "web"}}}]}},
-    "redis": {"snapshots": REDIS, "autoscaling": {"kind": "hpa"}},
+    "redis": {"durable": True, "snapshots": REDIS, "autoscaling": {"kind": "hpa"}},
     "pool": {
         "snapshots": S3,
         "inferencePool": {"enabled": True, "route": {"hostnames": ["llm.example"], "gatewayNamespace": "gateways"}},

@@ -28,6 +28,7 @@ def main():
     parser.add_argument("texts")
     parser.add_argument("list")
     parser.add_argument("-n", type=int, default=36)
+    parser.add_argument("--bytes", type=int, default=1 << 40, help="of each novel, at most")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--pot", type=int, default=1024)
     args = parser.parse_args()
@@ -36,7 +37,9 @@ def main():
         with open(args.list) as rows:
             for row in list(csv.DictReader(rows, delimiter="\t"))[: args.n]:
                 begin = int(row["offset"])
-                (Path(folder) / f"{row['name']}.txt").write_bytes(text[begin : begin + int(row["bytes"])])
+                (Path(folder) / f"{row['name']}.txt").write_bytes(
+                    text[begin : begin + min(args.bytes, int(row["bytes"]))]
+                )
         ray.init(num_cpus=args.workers, include_dashboard=False, log_to_driver=False, object_store_memory=100 << 20)
         answers, alone = {}, 0.0
         for workers in (1, args.workers):
