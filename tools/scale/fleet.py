@@ -104,8 +104,8 @@ class Engine:
         if epoch != self.epoch:
             return
         self._advance()
-        ended = [job for job in self.jobs if job[1] <= 1e-12]
-        self.jobs = [job for job in self.jobs if job[1] > 1e-12]
+        ended = [job for job in self.jobs if job[1] <= 1e-9]
+        self.jobs = [job for job in self.jobs if job[1] > 1e-9]
         self._plan()
         for job in ended:
             job[2](True)
