@@ -154,7 +154,9 @@ class ClusterTest(unittest.TestCase):
         cls.folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         cls.addClassCleanup(cls.folder.cleanup)
         # Patience for a machine that does other work, too.
-        os.environ.update(RAY_worker_register_timeout_seconds="600", RAY_enable_metrics_collection="0")
+        os.environ.update(
+            RAY_worker_register_timeout_seconds="600", RAY_enable_metrics_collection="0", RAY_worker_niceness="0"
+        )
         memory = {"object_store_memory": 80 << 20}
         cls.cluster = Cluster(
             initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False, **memory}
@@ -172,6 +174,7 @@ class ClusterTest(unittest.TestCase):
         nodes = set()
         while len(nodes) < 3:
             nodes.add(handle.where.remote().result())
+        self.two_callers(handle)
         lost = self.others[1]
         got, seen, said, wrong = {}, {}, [], []
 
@@ -208,6 +211,19 @@ class ClusterTest(unittest.TestCase):
             self.assertEqual(got[i], want, f"session {i}")
             self.assertEqual(seen[i], n, f"session {i} lost tokens")
         self.assertEqual(len(os.listdir(store.folder)), N_SESSIONS - 1)
+
+    def two_callers(self, handle):
+        """Of one session: the second is told, and an error of the library comes through as what it is."""
+        one = weir.ray.RemoteSession(handle, "shared")
+        one.append("the man")
+        two = weir.ray.RemoteSession(handle, "shared", one.number)
+        two.append("the sea")
+        with self.assertRaises(weir.ray.MovedOnError):
+            one.append("the boat")
+        with self.assertRaises(weir.InvalidArgumentError):
+            two.ask("Who?", grammar="no grammar")
+        self.assertEqual(two.number, 2)
+        two.delete()
 
     def test_1_a_batch_job(self):
         books = Path(self.folder.name) / "books"

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Simulates fleets of `weir serve`, event by event, with service times that tools/scale/measure.py measured.
 
-    tools/scale/fleet.py MEASURED.json [--nodes 4] [--sessions 500] [--think 30] [--kill-every 20] ...
+    tools/scale/fleet.py MEASURED.json... [--nodes 4] [--sessions 500] [--think 30] [--kill-every 20] ...
     tools/scale/fleet.py MEASURED.json --table
 
 Every session thinks for a while (exponential), then appends a text, asks a question and saves; the jobs on a node share
@@ -22,16 +22,22 @@ import json
 import math
 import random
 from pathlib import Path
+from statistics import fmean
+
+KINDS = ("append", "ask", "save", "restore")
 
 
 class Measured:
-    """Demands on the engine in seconds of one processor; delays are the rest of a request's time, drawn as measured."""
+    """Demands on the engine in seconds of one processor; delays are the rest of a request's time, drawn as measured.
 
-    def __init__(self, path, delays=True):
-        self.raw = raw = json.loads(Path(path).read_text())
-        self.demand = {kind: raw[kind]["cpu"] for kind in ("append", "ask", "save", "restore")}
-        self.times = {kind: raw[kind]["seconds"] if delays else None for kind in self.demand}
-        self.joint = sorted((int(k), share) for k, share in raw["joint"].items())
+    Of several files the demands are means, and the times of all are drawn from."""
+
+    def __init__(self, *paths, delays=True):
+        all_raw = [json.loads(Path(path).read_text()) for path in paths]
+        raw = all_raw[0]
+        self.demand = {kind: fmean(one[kind]["cpu"] for one in all_raw) for kind in KINDS}
+        self.times = {kind: [t for one in all_raw for t in one[kind]["seconds"]] if delays else None for kind in KINDS}
+        self.joint = sorted((int(k), fmean(one["joint"][k] for one in all_raw)) for k in raw["joint"])
         self.snapshot_bytes, self.session_bytes = raw["snapshot_bytes"], raw["session_bytes"]
         self.tokens = {"append": raw["read_tokens"], "ask": raw["tokens"]}
 
@@ -290,7 +296,7 @@ def simulate(measured, options):
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("measured")
+    parser.add_argument("measured", nargs="+")
     parser.add_argument("--nodes", type=int, default=4)
     parser.add_argument("--sessions", type=int, default=500, help="of the whole fleet; with --table: of a node")
     parser.add_argument("--seconds", type=float, default=600)
@@ -337,7 +343,7 @@ def table(measured, options):
 
 def main():
     options = arguments()
-    measured = Measured(options.measured, delays=not options.no_delays)
+    measured = Measured(*options.measured, delays=not options.no_delays)
     if options.table:
         rows = table(measured, options)
     else:
