@@ -1,0 +1,378 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Simulates fleets of `weir serve`, event by event, with service times that tools/scale/measure.py measured.
+
+    tools/scale/fleet.py MEASURED.json... [--nodes 4] [--sessions 500] [--think 30] [--kill-every 20] ...
+    tools/scale/fleet.py MEASURED.json --table
+
+Every session thinks for a while (exponential), then appends a text, asks a question and saves; the jobs on a node share
+its engine, and answers go on together as measured. Nodes die. After a graceful end the others take the sessions over,
+each on its next request; after a kill the client finds its session gone, restores what it saved last, and begins the
+turn again. The store has so many bytes a second, and a time of its own for each object.
+
+Nodes are alike and share nothing but the store, so that of large fleets at most --most nodes are simulated, with their
+share of the store. Nothing here knows of the network, of proxies' limits, or of machines that are unlike: docs/scale.md
+says what that leaves out.
+"""
+
+import argparse
+import heapq
+import itertools
+import json
+import math
+import random
+from pathlib import Path
+from statistics import fmean
+
+KINDS = ("append", "ask", "save", "restore")
+
+
+class Measured:
+    """Demands on the engine in seconds of one processor; delays are the rest of a request's time, drawn as measured.
+
+    Of several files the demands are means, and the times of all are drawn from."""
+
+    def __init__(self, *paths, delays=True):
+        all_raw = [json.loads(Path(path).read_text()) for path in paths]
+        raw = all_raw[0]
+        self.demand = {kind: fmean(one[kind]["cpu"] for one in all_raw) for kind in KINDS}
+        self.times = {kind: [t for one in all_raw for t in one[kind]["seconds"]] if delays else None for kind in KINDS}
+        self.joint = sorted((int(k), fmean(one["joint"][k] for one in all_raw)) for k in raw["joint"])
+        self.snapshot_bytes, self.session_bytes = raw["snapshot_bytes"], raw["session_bytes"]
+        self.tokens = {"append": raw["read_tokens"], "ask": raw["tokens"]}
+
+    def delay(self, kind, lot):
+        times = self.times[kind]
+        return max(0.0, lot.choice(times) - self.demand[kind]) if times else 0.0
+
+    def gain(self, n):
+        """How many times as fast n answers together are as one after another; constant above what was measured."""
+        below = [(k, share) for k, share in self.joint if k <= n][-1]
+        above = [(k, share) for k, share in self.joint if k >= n][:1] or [below]
+        if above[0][0] == below[0]:
+            return 1 / below[1]
+        t = (n - below[0]) / (above[0][0] - below[0])
+        return 1 / (below[1] + t * (above[0][1] - below[1]))
+
+
+class Clock:
+    """Events in the order of their times."""
+
+    def __init__(self):
+        self.now, self._heap, self._order = 0.0, [], itertools.count()
+
+    def at(self, when, call, *args):
+        heapq.heappush(self._heap, (when, next(self._order), call, args))
+
+    def after(self, seconds, call, *args):
+        self.at(self.now + seconds, call, *args)
+
+    def run(self, end):
+        while self._heap and self._heap[0][0] <= end:
+            self.now, _, call, args = heapq.heappop(self._heap)
+            call(*args)
+        self.now = end
+
+
+class Engine:
+    """A node's model: jobs in turns, answers in joint passes. A job is [kind, seconds left, call at its end]."""
+
+    def __init__(self, clock, measured):
+        self.clock, self.measured = clock, measured
+        self.jobs, self.since, self.epoch, self.busy = [], 0.0, 0, 0.0
+
+    def _rates(self):
+        n = len(self.jobs)
+        n_asks = sum(job[0] == "ask" for job in self.jobs)
+        joint = self.measured.gain(n_asks) / n if n_asks else 0.0
+        return [joint if job[0] == "ask" else 1 / n for job in self.jobs]
+
+    def _advance(self):
+        passed = self.clock.now - self.since
+        if self.jobs:
+            self.busy += passed
+            for job, rate in zip(self.jobs, self._rates()):
+                job[1] -= passed * rate
+        self.since = self.clock.now
+
+    def _plan(self):
+        self.epoch += 1
+        if self.jobs:
+            left = min(max(0.0, job[1]) / rate for job, rate in zip(self.jobs, self._rates()))
+            self.clock.after(left, self._end, self.epoch)
+
+    def add(self, kind, done):
+        self._advance()
+        self.jobs.append([kind, self.measured.demand[kind], done])
+        self._plan()
+
+    def _end(self, epoch):
+        if epoch != self.epoch:
+            return
+        self._advance()
+        ended = [job for job in self.jobs if job[1] <= 1e-9]
+        self.jobs = [job for job in self.jobs if job[1] > 1e-9]
+        self._plan()
+        for job in ended:
+            job[2](True)
+
+    def die(self):
+        self._advance()
+        lost, self.jobs = self.jobs, []
+        self._plan()
+        for job in lost:
+            job[2](False)
+
+
+class Store:
+    """Bytes a second for all, one after another, and a time for each object."""
+
+    def __init__(self, clock, bandwidth, seconds):
+        self.clock, self.bandwidth, self.seconds, self.free = clock, bandwidth, seconds, 0.0
+        self.bytes = self.n = self.worst = 0
+
+    def move(self, n_bytes, done):
+        begin = max(self.clock.now, self.free)
+        self.free = begin + n_bytes / self.bandwidth
+        self.worst = max(self.worst, self.free - self.clock.now)
+        self.clock.at(self.free + self.seconds, self._moved, n_bytes, done)
+
+    def _moved(self, n_bytes, done):
+        self.bytes += n_bytes
+        self.n += 1
+        done()
+
+
+class Node:
+    def __init__(self, clock, measured):
+        self.engine, self.up, self.life = Engine(clock, measured), True, 0
+        self.kept = {}  # by life: whether it ended gracefully
+        self.held = 0  # sessions in its budget
+
+
+class Fleet:
+    def __init__(self, measured, options):
+        self.m, self.o = measured, options
+        self.clock, self.lot = Clock(), random.Random(options.seed)
+        self.store = Store(self.clock, options.bandwidth, options.store_seconds)
+        self.nodes = [Node(self.clock, measured) for _ in range(options.nodes)]
+        self.times, self.by_kind, self.restores, self.takeovers, self.refused = [], {}, 0, 0, 0
+        for _ in range(options.sessions):
+            Session(self)
+        if options.kill_every:
+            self.clock.after(options.kill_every, self._kill)
+        if options.storm:
+            self.clock.at(options.seconds / 3, self._storm)
+
+    def any_node(self):
+        up = [n for n in self.nodes if n.up and n.held < (self.o.room or math.inf)]
+        return self.lot.choice(up) if up else None
+
+    def _kill(self):
+        up = [n for n in self.nodes if n.up]
+        if up:
+            node = self.lot.choice(up)
+            self.die(node, kept=self.lot.random() < 0.5)
+        self.clock.after(self.o.kill_every, self._kill)
+
+    def _storm(self):
+        for node in self.lot.sample(self.nodes, max(1, round(self.o.storm * len(self.nodes)))):
+            self.die(node, kept=False)
+
+    def die(self, node, kept):
+        """kept: a graceful end, after which sessions are in the store as they were; jobs are done before it."""
+        if not kept:
+            node.engine.die()
+        node.kept[node.life] = kept
+        node.up, node.life, node.held = False, node.life + 1, 0
+        self.clock.after(self.o.down, self._again, node)
+
+    def _again(self, node):
+        node.up = True
+
+    def run(self):
+        self.clock.run(self.o.seconds)
+        return self
+
+
+class Session:
+    def __init__(self, fleet):
+        self.f = fleet
+        self.node, self.life = None, 0
+        # Where each is in its thinking at the start.
+        self.take(fleet.any_node())
+        fleet.clock.after(fleet.lot.expovariate(1 / fleet.o.think), self.begin)
+
+    def take(self, node):
+        self.node, self.life = node, node.life
+        node.held += 1
+
+    def here(self):
+        return self.node.up and self.node.life == self.life
+
+    def begin(self):
+        self.began = self.f.clock.now
+        self.go(0)
+
+    def go(self, k):
+        """Request k of a turn: append, ask, save."""
+        if k == 3 or k == 2 and self.f.lot.random() >= self.f.o.saves:
+            self.f.times.append((self.began, self.f.clock.now - self.began))
+            return self.f.clock.after(self.f.lot.expovariate(1 / self.f.o.think), self.begin)
+        if not self.here():
+            return self.elsewhere(k)
+        kind = ("append", "ask", "save")[k]
+        asked = self.f.clock.now
+
+        def done(whole):
+            if not whole:
+                return self.restore()
+            delay = self.f.m.delay(kind, self.f.lot)
+            if kind == "save":
+                self.f.store.move(self.f.m.snapshot_bytes, lambda: self.f.clock.after(delay, told))
+            else:
+                self.f.clock.after(delay, told)
+
+        def told():
+            self.f.by_kind.setdefault(kind, []).append(self.f.clock.now - asked)
+            self.go(k + 1)
+
+        self.node.engine.add(kind, done)
+
+    def elsewhere(self, k):
+        """The node that had the session has it no more; request k is sent."""
+        if self.node.kept.get(self.life, False):
+            self.f.takeovers += 1
+            self.load(lambda: self.go(k))
+        else:
+            self.restore()
+
+    def restore(self):
+        """The client's requests: one that finds nothing, a deletion that finds nothing, a restore; then the turn."""
+        self.f.restores += 1
+        wait = sum(self.f.m.delay(kind, self.f.lot) for kind in ("append", "append", "restore"))
+        self.load(lambda: self.f.clock.after(wait, self.go, 0))
+
+    def load(self, then):
+        """From the store into a node that is up."""
+        node = self.f.any_node()
+        if node is None:  # none is up, or has room: 429
+            self.f.refused += 1
+            return self.f.clock.after(1, self.load, then)
+        self.take(node)
+
+        def read():
+            if not self.here():
+                return self.load(then)
+            self.node.engine.add("restore", lambda whole: then() if whole else self.load(then))
+
+        self.f.store.move(self.f.m.snapshot_bytes, read)
+
+
+def quantile(values, q):
+    """By nearest rank."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(q * len(ordered)))] if ordered else math.nan
+
+
+def simulate(measured, options):
+    fleet = Fleet(measured, options).run()
+    times = [t for _, t in fleet.times]
+    return {
+        "turns": len(times),
+        "turns_a_second": len(times) / options.seconds,
+        "p50": quantile(times, 0.5),
+        "p99": quantile(times, 0.99),
+        "busy": sum(n.engine.busy for n in fleet.nodes) / options.seconds / len(fleet.nodes),
+        "restores": fleet.restores,
+        "takeovers": fleet.takeovers,
+        "by_kind": {k: (quantile(v, 0.5), quantile(v, 0.99)) for k, v in fleet.by_kind.items()},
+        "store_bytes_a_second": fleet.store.bytes / options.seconds,
+        "store_objects_a_second": fleet.store.n / options.seconds,
+        "store_worst_wait": fleet.store.worst,
+        "fleet": fleet,
+    }
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("measured", nargs="+")
+    parser.add_argument("--nodes", type=int, default=4)
+    parser.add_argument("--sessions", type=int, default=500, help="of the whole fleet; with --table: of a node")
+    parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--think", type=float, default=30)
+    parser.add_argument("--kill-every", type=float, default=0)
+    parser.add_argument("--room", type=int, default=0, help="sessions that a node's budget has room for; 0: any number")
+    parser.add_argument("--down", type=float, default=2)
+    parser.add_argument("--storm", type=float, default=0, help="share of the nodes that die at once, after a third")
+    parser.add_argument("--saves", type=float, default=1, help="share of the turns that end with a save")
+    parser.add_argument("--bandwidth", type=float, default=1e9, help="of the store, bytes a second")
+    parser.add_argument("--store-seconds", type=float, default=0.0, help="of an object, beside its bytes")
+    parser.add_argument("--no-delays", action="store_true", help="leave out what requests took beside the processor")
+    parser.add_argument("--price", type=float, default=0.1, help="of a node and hour; an assumption of yours")
+    parser.add_argument("--most", type=int, default=16, help="nodes that are simulated")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--table", action="store_true", help="fleets of 1 to 10,000 nodes")
+    parser.add_argument("--json", help="file for the results")
+    return parser.parse_args()
+
+
+def table(measured, options):
+    """Rows of fleets; each is simulated with at most --most nodes and their share of the store."""
+    per_node, bandwidth, rows = options.sessions, options.bandwidth, []
+    print(
+        "| nodes | sessions | turns/s | busy | p50 ms | p99 ms | store objects/s | store MB/s | cost of 10^6 tokens |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|")
+    for n in (1, 3, 10, 30, 100, 300, 1000, 3000, 10000):
+        options.nodes = min(n, options.most)
+        options.sessions = per_node * options.nodes
+        options.bandwidth = bandwidth * options.nodes / n
+        r = simulate(measured, options)
+        scale = n / options.nodes
+        tokens = r["turns_a_second"] * scale * sum(measured.tokens.values())
+        cost = n * options.price / 3600 / tokens * 1e6
+        moved, objects = r["store_bytes_a_second"] * scale, r["store_objects_a_second"] * scale
+        print(
+            f"| {n} | {per_node * n} | {r['turns_a_second'] * scale:.0f} | {r['busy']:.2f} | {1000 * r['p50']:.0f} | "
+            f"{1000 * r['p99']:.0f} | {objects:.0f} | {moved / 1e6:.1f} | {cost:.3f} |"
+        )
+        rows.append({"nodes": n, "cost": cost, **{k: v for k, v in r.items() if k != "fleet"}})
+    return rows
+
+
+def main():
+    options = arguments()
+    measured = Measured(*options.measured, delays=not options.no_delays)
+    if options.table:
+        rows = table(measured, options)
+    else:
+        r = simulate(measured, options)
+        print(
+            f"turns {r['turns']}, {r['turns_a_second']:.2f} a second; p50 {1000 * r['p50']:.1f} ms, "
+            f"p99 {1000 * r['p99']:.1f} ms; engines busy {r['busy']:.3f}"
+        )
+        print(f"restored {r['restores']}, taken over {r['takeovers']}")
+        for kind, (p50, p99) in r["by_kind"].items():
+            print(f"  {kind:8} p50 {1000 * p50:.1f} ms, p99 {1000 * p99:.1f} ms")
+        if options.storm:
+            storm(r["fleet"], options)
+        rows = [{k: v for k, v in r.items() if k != "fleet"}]
+    if options.json:
+        Path(options.json).write_text(json.dumps(rows, indent=1) + "\n")
+
+
+def storm(fleet, options):
+    """Turns that began in each of the seconds after the nodes died."""
+    at = options.seconds / 3
+    for begin, end in ((-60, 0), (0, 10), (10, 30), (30, 60), (60, 120), (120, 300)):
+        times = [t for began, t in fleet.times if begin <= began - at < end]
+        print(
+            f"  {begin} to {end} s after: {len(times)} turns, p50 {1000 * quantile(times, 0.5):.0f} ms, "
+            f"p99 {1000 * quantile(times, 0.99):.0f} ms"
+        )
+    print(f"  the store's longest queue {fleet.store.worst:.1f} s, times that no node had room: {fleet.refused}")
+
+
+if __name__ == "__main__":
+    main()
