@@ -93,6 +93,9 @@ TEST_F(BadInputTest, FlagsOfOtherPrograms) {
   ExpectError(RunTiny({"-mu", "http://somebody/model"}), {"-mu", "-m"});
   ExpectError({"serve", "-m", ModelPath("llama"), "-np", "4"}, {"-np", "--answer-pots"});
   ExpectError({"serve", "-m", ModelPath("llama"), "--top-p", "0"}, {"top-p"});
+  ExpectError({"serve", "-m", ModelPath("llama"), "--port", "0", "--otlp", "nonsense"}, {"--otlp", "http://collector"});
+  ExpectError({"serve", "-m", ModelPath("llama"), "--trace-sample", "0.5"}, {"--trace-sample", "--otlp"});
+  ExpectError({"serve", "-m", ModelPath("llama"), "--log-format", "xml"}, {"--log-format", "json"});
   ExpectError(RunTiny({"--flash-attn", "on"}), {"--flash-attn", "one pass"});
   // Read as a letter and its value they would be -n o-cnv, -s m and -d t.
   ExpectError(RunTiny({"-no-cnv"}), {"-no-cnv is not a flag here", "leave it out"});
