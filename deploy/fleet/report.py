@@ -42,6 +42,7 @@ def report(run, fleet, seen, n_turns, differences):
             how: times([row[1] for row in restarts if row[0].name == how]) for how in ("SIGKILL", "SIGTERM")
         },
         "seconds_to_serve": times([row[2] for row in restarts]),
+        "failed_starts": sum(server.failed_starts for server in fleet),
         "cpu_seconds": round(sum(server.cpu_seconds for server in fleet), 2),
         "turns": len(seen.steps),
         "turns_a_second": round(len(seen.steps) / run.seconds, 2),
@@ -65,6 +66,8 @@ def report(run, fleet, seen, n_turns, differences):
     durable = ", durable" if run.durable else ""
     print(f"{run.sessions} sessions, {result['seconds']:.0f} s, store {run.store}{durable}, proxies {run.proxy}")
     print(f"ended: {result['kills']}; until served again: " + shown(result["seconds_to_serve"]))
+    if result["failed_starts"]:
+        print(f"  starts that failed and were tried again: {result['failed_starts']}")
     for how, row in result["seconds_to_end"].items():
         print(f"  {how} until the process had ended: " + shown(row))
     print(

@@ -51,6 +51,7 @@ class Server:
         self.killed = []  # when it lost what it held in memory
         self.restarts = []  # (signal, seconds until it ended, seconds until it served again)
         self.wrong = []
+        self.failed_starts = 0
         self.cpu_seconds = 0.0  # of processes that have ended
         self.process = None
         self.start()
@@ -67,11 +68,16 @@ class Server:
             if self.process.poll() is not None:
                 break
             time.sleep(0.02)
+        self.process.kill()
+        self.process.wait()
         words = Path(self.log.name).read_text(errors="replace")[-400:]
         raise SystemExit(f"server {self.node} does not serve. The servers' last words: {words}")
 
     def count_cpu(self):
         """Adds the processor time of the process that is about to end."""
+        if self.process.poll() is not None:
+            self.wrong.append(f"server {self.node} ended by itself, with {self.process.returncode}")
+            return
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         self.cpu_seconds += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -89,7 +95,16 @@ class Server:
                 self.wrong.append(f"server {self.node} ended with {code} after {how.name}")
             time.sleep(self.down)
             again = time.monotonic()
-            self.start()
+            while True:
+                try:
+                    self.start()
+                    break
+                except SystemExit as error:  # a store that does not answer, for instance: a supervisor tries again
+                    self.failed_starts += 1
+                    if time.monotonic() > again + 300:
+                        self.wrong.append(f"server {self.node} does not start again: {error}")
+                        return
+                    time.sleep(1)
             self.restarts.append((how, ended - began, time.monotonic() - again))
 
     def was_killed_since(self, moment):

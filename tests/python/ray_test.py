@@ -7,6 +7,7 @@ import tempfile
 import threading
 import time
 import unittest
+import unittest.mock
 from pathlib import Path
 
 import weir
@@ -16,7 +17,7 @@ try:
     import weir.ray
     from ray import serve
     from ray.cluster_utils import Cluster
-    from weir._ray_store import FolderStore, check_id
+    from weir._ray_store import FolderStore, check_id, open_store
 except ImportError as error:
     if error.name == "numpy":
         raise
@@ -59,6 +60,9 @@ class StoreTest(unittest.TestCase):
         self.addCleanup(self.folder.cleanup)
         self.store = FolderStore(self.folder.name)
 
+    def names(self):
+        return [p.relative_to(self.folder.name).as_posix() for p in Path(self.folder.name).rglob("*") if p.is_file()]
+
     def test_a_version_is_written_once(self):
         self.assertIsNone(self.store.read("a"))
         self.assertTrue(self.store.write("a", 1, b"one"))
@@ -67,10 +71,10 @@ class StoreTest(unittest.TestCase):
         self.assertEqual(self.store.read("a"), (2, b"two"))
         self.assertFalse(self.store.write("a", 1, b"stale: version 1 is gone, but there is a newer one"))
         self.assertEqual(self.store.read("a"), (2, b"two"))
-        self.assertEqual(os.listdir(Path(self.folder.name) / "a"), ["000000000002"])
+        self.assertEqual(self.names(), ["a/000000000002"])
         self.store.delete("a")
         self.assertIsNone(self.store.read("a"))
-        self.assertEqual(os.listdir(self.folder.name), [])
+        self.assertEqual(self.names(), [])
 
     def test_one_of_many_writers_wins(self):
         for number in range(1, 30):
@@ -90,10 +94,39 @@ class StoreTest(unittest.TestCase):
             self.assertEqual(len(won), 1)
             self.assertEqual(self.store.read("a"), (number, bytes(won)))
 
-    def test_ids_stay_in_the_folder(self):
+    def test_ids_are_names(self):
         for bad in ("", "..", "a/b", ".hidden", "a" * 101, "a\n"):
             with self.assertRaises(ValueError):
                 check_id(bad)
+
+
+class S3StoreTest(StoreTest):
+    """The same of S3, as moto plays it."""
+
+    def setUp(self):
+        try:
+            import boto3
+            from moto import mock_aws
+        except ImportError as error:
+            self.skipTest(f"moto is not installed: {error}")
+        environment = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "AWS_DEFAULT_REGION": "us-east-1"}
+        patch = unittest.mock.patch.dict(os.environ, environment)
+        patch.start()
+        self.addCleanup(patch.stop)
+        mock = mock_aws()
+        mock.start()
+        self.addCleanup(mock.stop)
+        boto3.client("s3").create_bucket(Bucket="bucket")
+        self.store = open_store("s3://bucket/of/sessions/")
+
+    def names(self):
+        listed = self.store.client.list_objects_v2(Bucket="bucket").get("Contents", [])
+        return [entry["Key"].removeprefix("of/sessions/") for entry in listed]
+
+    def test_places(self):
+        for bad in ("s3://", "s3:///x"):
+            with self.assertRaises(ValueError):
+                open_store(bad)
 
 
 class ReplicaTest(unittest.IsolatedAsyncioTestCase):

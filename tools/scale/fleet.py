@@ -41,6 +41,15 @@ class Measured:
         self.snapshot_bytes, self.session_bytes = raw["snapshot_bytes"], raw["session_bytes"]
         self.tokens = {"append": raw["read_tokens"], "ask": raw["tokens"]}
 
+    def delays_of(self, path):
+        """Takes the times of requests from a rehearsal's --calls instead: of its clients, as many as they are."""
+        times = {kind: [] for kind in KINDS}
+        for line in Path(path).read_text().splitlines():
+            _, seconds, kind, status, _ = line.split("\t")
+            if kind in times and status in ("200", "201"):
+                times[kind].append(float(seconds))
+        self.times.update({kind: found for kind, found in times.items() if found})
+
     def delay(self, kind, lot):
         times = self.times[kind]
         return max(0.0, lot.choice(times) - self.demand[kind]) if times else 0.0
@@ -248,9 +257,11 @@ class Session:
             self.restore()
 
     def restore(self):
-        """The client's requests: one that finds nothing, a deletion that finds nothing, a restore; then the turn."""
+        """The client's requests: one that finds nothing, a deletion that finds nothing, a restore; then the turn.
+        What finds nothing is sent to server after server."""
         self.f.restores += 1
-        wait = sum(self.f.m.delay(kind, self.f.lot) for kind in ("append", "append", "restore"))
+        asked = 2 * min(len(self.f.nodes), self.f.o.tries)
+        wait = sum(self.f.m.delay(kind, self.f.lot) for kind in ("append",) * asked + ("restore",))
         self.load(lambda: self.f.clock.after(wait, self.go, 0))
 
     def load(self, then):
@@ -303,11 +314,13 @@ def arguments():
     parser.add_argument("--think", type=float, default=30)
     parser.add_argument("--kill-every", type=float, default=0)
     parser.add_argument("--room", type=int, default=0, help="sessions that a node's budget has room for; 0: any number")
+    parser.add_argument("--tries", type=int, default=9, help="servers that a proxy asks for a session, at most")
     parser.add_argument("--down", type=float, default=2)
     parser.add_argument("--storm", type=float, default=0, help="share of the nodes that die at once, after a third")
     parser.add_argument("--saves", type=float, default=1, help="share of the turns that end with a save")
     parser.add_argument("--bandwidth", type=float, default=1e9, help="of the store, bytes a second")
     parser.add_argument("--store-seconds", type=float, default=0.0, help="of an object, beside its bytes")
+    parser.add_argument("--delays", metavar="CALLS", help="take delays from a file that rehearse_fleet --calls wrote")
     parser.add_argument("--no-delays", action="store_true", help="leave out what requests took beside the processor")
     parser.add_argument("--price", type=float, default=0.1, help="of a node and hour; an assumption of yours")
     parser.add_argument("--most", type=int, default=16, help="nodes that are simulated")
@@ -344,6 +357,8 @@ def table(measured, options):
 def main():
     options = arguments()
     measured = Measured(*options.measured, delays=not options.no_delays)
+    if options.delays:
+        measured.delays_of(options.delays)
     if options.table:
         rows = table(measured, options)
     else:
