@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/session_job.h"
 
+#include "base/caught.h"
 #include "serve/session_json.h"
 
 namespace weir {
@@ -52,8 +53,10 @@ void SessionJob::Finish() {
   if (session_ == nullptr) return;
   const SessionCounters after = session_->counters();
   if (after.selections > before_.selections) {
-    host_.metrics().CountEvictions(session_->policy().info->name, after.selections - before_.selections,
-                                   after.dropped - before_.dropped);
+    (void)Tried([&] {
+      host_.metrics().CountEvictions(session_->policy().info->name, after.selections - before_.selections,
+                                     after.dropped - before_.dropped);
+    });
   }
   if (stream_ == nullptr) {
     if (Reusable().empty()) session_->Reset();  // not reusable
@@ -65,6 +68,20 @@ void SessionJob::Finish() {
     stream_->used_at = Clock::now();
   }
   session_ = nullptr;
+}
+
+void SessionJob::Abandon(const Status& why) {
+  feed_.reset();
+  if (session_ != nullptr && stream_ == nullptr) {
+    session_->Reset();
+    host_.pots().Give(session_);
+  } else if (session_ != nullptr) {
+    stream_->busy = false;
+    if (!stream_->closing) host_.sessions().Erase(id_);  // else the one who closes it does
+    stream_ = nullptr;
+  }
+  session_ = nullptr;
+  Dropped(why);
 }
 
 Status SessionJob::CheckGoOn() const {
