@@ -83,6 +83,7 @@ class LineInput::Bytes {
       if (n_ready == 0) return kNothing;
       const ssize_t n = read(STDIN_FILENO, buffer, sizeof(buffer));
       if (n < 0 && errno == EINTR) continue;
+      if (n < 0) error_ = errno;
       if (n <= 0) return kEnd;
       waiting_.erase(0, at_);
       at_ = 0;
@@ -92,10 +93,12 @@ class LineInput::Bytes {
   }
   std::string_view waiting() const { return std::string_view(waiting_).substr(at_); }
   void Take(size_t n) { at_ += n; }
+  int error() const { return error_; }  // why there was an end; 0: it was one
 
  private:
   std::string waiting_;
   size_t at_ = 0;
+  int error_ = 0;
 };
 
 class LineInput::Editor {
@@ -367,6 +370,11 @@ void LineInput::Redraw() {
   if (editor_ != nullptr) editor_->Redraw();
 }
 
+Status LineInput::status() const {
+  const int error = bytes_->error();
+  return error == 0 ? Status() : IoError("cannot read standard input: {}", std::strerror(error));
+}
+
 LineInput::Event LineInput::NextLine(int wait_ms, std::string* line) {
   for (;;) {
     const std::string_view waiting = bytes_->waiting();
@@ -380,6 +388,7 @@ LineInput::Event LineInput::NextLine(int wait_ms, std::string* line) {
     const Bytes::Result result = bytes_->Fill(wait_ms);
     if (result == Bytes::kNothing && wait_ms == 0) return Event::kNothing;
     if (result == Bytes::kRead || result == Bytes::kNothing) continue;
+    if (bytes_->error() != 0) return Event::kEnd;  // not with half a line
     *line = bytes_->waiting();
     bytes_->Take(line->size());
     looked_at_ = 0;

@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "base/status.h"
+
 namespace weir::app {
 
 class LineInput {
@@ -33,7 +35,7 @@ class LineInput {
 
   enum class Event {
     kLine,         // *line has it, without its end; pasted, it may hold line feeds
-    kEnd,          // Ctrl-D, or the end of the file
+    kEnd,          // Ctrl-D, or the end of the file; or it cannot be read: status()
     kInterrupted,  // Ctrl-C (StopFlag() in common.h); Read() sets *line to what was typed until then
     kNothing,      // Poll() only: no line is complete yet
   };
@@ -42,6 +44,8 @@ class LineInput {
   // Takes what has been typed, without waiting for more, and the first complete line of it. Shows no prompt. Not to be
   // mixed with Read().
   Event Poll(std::string* line);
+  // Why standard input ended; ok: because it is over.
+  Status status() const;
   // Shows an unfinished line again after other output.
   void Redraw();
 

@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // weir: one program, a file of commands/ per subcommand.
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <iterator>
+#include <new>
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "backend/simd.h"
 #include "commands/command.h"
 #include "common.h"
 #include "foreign_flags.h"
+#include "memory_reserve.h"
 
 namespace {
 
@@ -91,9 +95,7 @@ void AddCommands(CLI::App& app, weir::app::Action* action) {
   }
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int Run(int argc, char** argv) {
   if (const weir::Status simd = CheckSimd(); !simd.ok()) return weir::app::Fail(simd);
   CLI::App app{
       "Runs language models over input that never ends, inside a memory budget that is fixed before the first token.\n"
@@ -121,9 +123,23 @@ int main(int argc, char** argv) {
     return app.exit(e);
   } catch (const CLI::ParseError& e) {
     return weir::app::Fail(weir::InvalidArgument("{}", Explain(app, e, {argv, static_cast<size_t>(argc)})));
-  } catch (const std::exception& e) {  // our code does not throw, but memory may run out
-    return weir::app::Fail(weir::Internal("{}", e.what()));
   }
   if (status.ok()) status = weir::app::FlushOutput();
   return status.ok() ? 0 : weir::app::Fail(status);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  weir::app::HoldMemoryReserve();
+  try {
+    return Run(argc, argv);
+  } catch (const std::bad_alloc&) {  // our code does not throw, but memory may run out
+    std::fputs("weir: error: the system has no memory left\n", stderr);
+  } catch (const std::system_error& e) {
+    std::fprintf(stderr, "weir: error: the system gives no thread: %s\n", e.what());
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "weir: error: %s\n", e.what());
+  }
+  return 1;
 }

@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <exception>
 #include <fstream>
 #include <set>
 #include <string>
-#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -111,7 +111,7 @@ ThreadPool::ThreadPool(int n_threads)
   // If the system provides fewer threads than requested (a process limit), the pool is smaller; it does not crash.
   try {
     for (int i = 1; i < n_threads_; ++i) shared_->workers.emplace_back([s = shared_.get(), i] { s->Work(i); });
-  } catch (const std::system_error&) {
+  } catch (const std::exception&) {
     n_threads_ = static_cast<int>(shared_->workers.size()) + 1;
   }
 }

@@ -6,6 +6,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/caught.h"
 #include "media/source.h"
 
 namespace weir {
@@ -72,10 +73,10 @@ int FrameFeed::Claim() {
 }
 
 void FrameFeed::Read() {
-  Status status = ReadOnce();
+  Status status = Caught([this] { return ReadOnce(); });
   while (!stop_ && options_.reopen_ms > 0 && last_ms_ >= 0 && IsLiveSource(source_)) {
     if (!OpenAgain(std::move(status))) break;
-    status = ReadOnce();
+    status = Caught([this] { return ReadOnce(); });
   }
   const std::lock_guard<std::mutex> lock(mutex_);
   done_ = true;

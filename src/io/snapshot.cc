@@ -69,6 +69,17 @@ Status WriteAll(int fd, std::span<const uint8_t> bytes, const std::string& path)
   return Status();
 }
 
+Status WriteAt(int fd, int64_t at, std::span<const uint8_t> bytes, const std::string& path) {
+  while (!bytes.empty()) {
+    const ssize_t n = pwrite(fd, bytes.data(), bytes.size(), at);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return Failed("write", path);
+    bytes = bytes.subspan(static_cast<size_t>(n));
+    at += n;
+  }
+  return Status();
+}
+
 Status ReadAt(int fd, int64_t at, std::span<uint8_t> to, const std::string& path) {
   while (!to.empty()) {
     const ssize_t n = pread(fd, to.data(), std::min<size_t>(to.size(), size_t{1} << 30), at);
@@ -90,8 +101,10 @@ Result<int> OpenPart(const std::string& part) {
     struct stat mine {
     }, named{};
     if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+      const Status failed =
+          errno == EWOULDBLOCK ? OverBudget("another save of this file is under way") : Failed("lock", part);
       close(fd);
-      return OverBudget("another save of this file is under way");
+      return failed;
     }
     if (fstat(fd, &mine) == 0 && stat(part.c_str(), &named) == 0 && mine.st_ino == named.st_ino &&
         mine.st_dev == named.st_dev) {
@@ -183,7 +196,7 @@ Status SnapshotWriter::Finish(bool sync) {
   if (n_written_ != state_bytes_) return Internal("fewer bytes than the snapshot was begun for");
   checksum_.End();
   const uint64_t sum = checksum_.value();
-  if (pwrite(fd_, &sum, sizeof(sum), kCoveredBytes) != sizeof(sum)) return Failed("write", part_);
+  WEIR_RETURN_IF_ERROR(WriteAt(fd_, kCoveredBytes, {reinterpret_cast<const uint8_t*>(&sum), sizeof(sum)}, part_));
   if (sync && fsync(fd_) != 0) return Failed("write", part_);
   if (std::rename(part_.c_str(), path_.c_str()) != 0) return Failed("write", path_);
   close(std::exchange(fd_, -1));

@@ -16,6 +16,8 @@
 #include <system_error>
 #include <thread>
 
+#include "base/caught.h"
+
 extern char** environ;
 
 #ifdef __GLIBC__
@@ -88,8 +90,11 @@ Status InSandbox(const Sandbox& sandbox, const Start& start) {
   Status entered;
   try {
     std::thread([&] {
-      entered = EnterSandbox(sandbox);
-      if (entered.code() != StatusCode::kIo) start();
+      entered = Caught([&] {
+        Status status = EnterSandbox(sandbox);
+        if (status.code() != StatusCode::kIo) start();
+        return status;
+      });
     }).join();
   } catch (const std::system_error& error) {
     return IoError("no thread to start a program in: {}", error.what());

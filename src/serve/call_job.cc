@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/caught.h"
 #include "serve/channel.h"
 #include "serve/session_job.h"
 
@@ -39,11 +40,11 @@ class CallJob : public SessionJob {
     } else if (kind_ == Kind::kDelete || kind_ == Kind::kDrop) {
       result_ = closes_ ? Status() : NoSuchSession(id_);
       if (closes_) {
-        if (host_.mqtt() != nullptr && kind_ == Kind::kDelete) host_.mqtt()->Forget(id_, "");
+        if (host_.mqtt() != nullptr && kind_ == Kind::kDelete) (void)Tried([&] { host_.mqtt()->Forget(id_, ""); });
         host_.sessions().Erase(id_);
       }
     } else {
-      result_ = fn_(stream_);
+      result_ = Caught([&] { return fn_(stream_); });  // what is called changes a session at its end, or not
     }
     return Step::kDone;
   }

@@ -16,6 +16,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/caught.h"
 #include "base/clock.h"
 
 namespace weir {
@@ -53,6 +54,7 @@ class LimitedStream : public httplib::Stream {
   struct Watch {
     const std::atomic<bool>& stop;
     std::function<bool()> body_crowded, answer_crowded;  // whether others wait for what this request holds
+    bool* begun;                                         // is set before the first byte of an answer
   };
   LimitedStream(WaitingRoom::Arrival arrival, const HttpLimits& limits, const Watch& watch)
       : socket_(arrival.socket),
@@ -76,10 +78,8 @@ class LimitedStream : public httplib::Stream {
       // What is there already is taken even if the time is over: the request may have waited for a thread.
       bytes_.resize(kReadBytes);
       at_ = 0;
-      ssize_t n = recv(socket_, bytes_.data(), bytes_.size(), MSG_DONTWAIT);
-      if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) && WaitToRead()) {
-        n = recv(socket_, bytes_.data(), bytes_.size(), MSG_DONTWAIT);
-      }
+      ssize_t n = Receive();
+      if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) && WaitToRead()) n = Receive();
       bytes_.resize(static_cast<size_t>(std::max<ssize_t>(n, 0)));
       if (n <= 0) return n;
     }
@@ -93,7 +93,11 @@ class LimitedStream : public httplib::Stream {
   ssize_t write(const char* from, size_t size) override {
     if (current != nullptr && current->taken_over()) return static_cast<ssize_t>(size);
     if (!WaitToWrite()) return -1;
-    return send(socket_, from, size, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (watch_.begun != nullptr) *watch_.begun = true;
+    for (;;) {
+      const ssize_t n = send(socket_, from, size, MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (n >= 0 || errno != EINTR) return n;
+    }
   }
 
   void get_remote_ip_and_port(std::string& ip, int& port) const override { Peer(socket_, true, &ip, &port); }
@@ -101,6 +105,12 @@ class LimitedStream : public httplib::Stream {
   socket_t socket() const override { return socket_; }
 
  private:
+  ssize_t Receive() {
+    for (;;) {
+      const ssize_t n = recv(socket_, bytes_.data(), bytes_.size(), MSG_DONTWAIT);
+      if (n >= 0 || errno != EINTR) return n;
+    }
+  }
   bool Broken() const {
     pollfd fd{socket_, POLLOUT, 0};
     return poll(&fd, 1, 0) < 0 || (fd.revents & (POLLERR | POLLHUP)) != 0;
@@ -147,6 +157,11 @@ constexpr std::string_view kBusy =
     "\"code\":\"too_many_connections\"}}";
 
 void Refuse(int socket) { (void)!send(socket, kBusy.data(), kBusy.size(), MSG_NOSIGNAL | MSG_DONTWAIT); }
+
+constexpr std::string_view kFailed =
+    "HTTP/1.1 500 Internal Server Error\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n"
+    "{\"error\":{\"message\":\"the request failed: the server has no memory left\",\"type\":\"server_error\","
+    "\"param\":null,\"code\":\"internal\"}}";
 
 // The library's task of a new connection only hands it to the waiting room.
 class AtOnce : public httplib::TaskQueue {
@@ -195,10 +210,12 @@ HttpConnection* HttpConnection::Current() { return current; }
 
 void HttpConnection::Handle(int socket, Ledger& bodies, const std::function<std::string()>& handler) {
   HttpConnection connection(socket, bodies);
-  current = &connection;
+  struct Mine {
+    explicit Mine(HttpConnection* connection) { current = connection; }
+    ~Mine() { current = nullptr; }
+  } const mine(&connection);
   std::string unread = handler();
   if (connection.speak_ != nullptr) connection.speak_(socket, std::move(unread));
-  current = nullptr;
 }
 
 HttpServer::HttpServer(const HttpLimits& limits, Rules rules)
@@ -247,19 +264,24 @@ bool HttpServer::process_and_close_socket(socket_t socket) {
 void HttpServer::Answer(WaitingRoom::Arrival arrival) {
   const int socket = arrival.socket;
   setsockopt(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kUnsentBytes, sizeof(kUnsentBytes));
-  HttpConnection::Handle(socket, bodies_, [&] {
-    const auto body_crowded = [this] { return room_->crowded(); };
-    LimitedStream stream(std::move(arrival), limits_,
-                         {stopping_, body_crowded, [&] { return body_crowded() || rules_.crowded(); }});
-    bool closed = true;
-    process_request(stream, /*close_connection=*/true, closed, [&](httplib::Request& request) {
-      request.ranges.clear();  // range requests are not supported
-      // The framing of a chunked body costs up to six bytes per byte; the size limit is enforced while the content is
-      // read.
-      stream.StartBody(limits_.max_body_bytes * 7 + (1 << 16));
+  bool begun = false;
+  const bool handled = Tried([&] {
+    HttpConnection::Handle(socket, bodies_, [&] {
+      const auto body_crowded = [this] { return room_->crowded(); };
+      LimitedStream stream(std::move(arrival), limits_,
+                           {stopping_, body_crowded, [&] { return body_crowded() || rules_.crowded(); }, &begun});
+      bool closed = true;
+      process_request(stream, /*close_connection=*/true, closed, [&](httplib::Request& request) {
+        request.ranges.clear();  // range requests are not supported
+        // The framing of a chunked body costs up to six bytes per byte; the size limit is enforced while the content is
+        // read.
+        stream.StartBody(limits_.max_body_bytes * 7 + (1 << 16));
+      });
+      return stream.Unread();
     });
-    return stream.Unread();
   });
+  // What was half sent ends in its middle.
+  if (!handled && !begun) (void)!send(socket, kFailed.data(), kFailed.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   room_->Close(socket);
 }
 

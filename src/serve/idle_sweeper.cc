@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/idle_sweeper.h"
 
+#include "base/caught.h"
 #include "base/clock.h"
 #include "serve/call_job.h"
 #include "serve/thread_book.h"
@@ -19,7 +20,7 @@ IdleSweeper::IdleSweeper(Host& host, Handover& handover, std::chrono::seconds id
   thread_ = std::thread([this] {
     for (auto next = Clock::now(); !ended_; std::this_thread::sleep_for(kLookForIdle)) {
       if (Clock::now() < next) continue;
-      Sweep();
+      (void)Tried([this] { Sweep(); });  // what was not done is done the next time
       next = Clock::now() + kBetween;
     }
   });

@@ -3,9 +3,24 @@
 
 #include <algorithm>
 
+#include "base/caught.h"
 #include "base/clock.h"
 
 namespace weir {
+namespace {
+
+// After its last step, which ended as `advanced` says.
+void EndJob(Job& job, Status advanced) {
+  if (advanced.ok()) {
+    advanced = Caught([&] {
+      job.Finish();
+      return Status();
+    });
+  }
+  if (!advanced.ok()) TryUntilDone([&] { job.Abandon(advanced); });
+}
+
+}  // namespace
 
 Scheduler::Scheduler(int max_waiting, JointStep joint)
     : max_waiting_(max_waiting), joint_(std::move(joint)), thread_([this] { Loop(); }) {}
@@ -41,8 +56,8 @@ Status Scheduler::Add(std::shared_ptr<Job> job, bool bounded) {
       return OverBudget("the server is busy: {} requests are already waiting; try again later", max_waiting_);
     }
     job->bounded_ = bounded;
-    n_waiting_ += bounded;
     posted_.push_back(std::move(job));
+    n_waiting_ += bounded;
   }
   wake_.notify_one();
   return Status();
@@ -52,12 +67,23 @@ void Scheduler::StartWaiting() {
   for (auto it = waiting_.begin(); it != waiting_.end();) {
     const std::shared_ptr<Job>& job = *it;
     if (job->cancelled()) {
-      job->Dropped(Cancelled("the request was cancelled"));
-    } else if (job->TryStart()) {
-      running_.push_back({job, level_});
+      TryUntilDone([&] { job->Dropped(Cancelled("the request was cancelled")); });
     } else {
-      ++it;
-      continue;
+      std::list<Running> one;
+      one.push_back({job, level_});  // before anything is begun: there may be no memory for it
+      bool starts = false;
+      const Status tried = Caught([&] {
+        starts = job->TryStart();
+        return Status();
+      });
+      if (!tried.ok()) {
+        TryUntilDone([&] { job->Abandon(tried); });
+      } else if (starts) {
+        running_.splice(running_.end(), one);
+      } else {
+        ++it;
+        continue;
+      }
     }
     n_waiting_ -= job->bounded_;
     it = waiting_.erase(it);
@@ -85,62 +111,69 @@ bool Scheduler::StepNext() {
     taking.push_back(next);
   }
   std::vector<Job::Step> steps(taking.size(), Job::Step::kDone);
+  std::vector<Job*> jobs;
+  for (const auto& it : taking) jobs.push_back(it->job.get());
   const auto start = Clock::now();
-  if (joint_ && next->job->CanJoin()) {
-    std::vector<Job*> jobs;
-    for (const auto& it : taking) jobs.push_back(it->job.get());
-    joint_(jobs, steps);
-  } else {
-    steps[0] = next->job->Advance();
-  }
+  const Status advanced = Caught([&] {
+    if (joint_ && next->job->CanJoin()) {
+      joint_(jobs, steps);
+    } else {
+      steps[0] = next->job->Advance();
+    }
+    return Status();
+  });
   const double seconds = SecondsSince(start);
   for (size_t i = 0; i < taking.size(); ++i) {
     taking[i]->seconds += seconds / static_cast<double>(taking.size());
-    if (steps[i] == Job::Step::kMore) continue;
-    taking[i]->job->Finish();
+    if (advanced.ok() && steps[i] == Job::Step::kMore) continue;
+    EndJob(*taking[i]->job, advanced);
     running_.erase(taking[i]);
   }
   n_running_ = static_cast<int>(running_.size());
   return true;
 }
 
-void Scheduler::Loop() {
-  bool idle = false;  // jobs are running, but none was ready
-  for (;;) {
-    bool came = false;
-    {
-      std::unique_lock<std::mutex> lock(mutex_);
-      // Jobs that wait while none runs may wait for a client to disconnect: check again from time to time.
-      if (running_.empty()) {
-        const auto ready = [this] { return stop_ || !posted_.empty(); };
-        if (waiting_.empty()) {
-          wake_.wait(lock, ready);
-        } else {
-          wake_.wait_for(lock, std::chrono::milliseconds(20), ready);
-        }
-      } else if (idle) {
-        // With a timeout: a client's disconnect does not wake this thread.
-        wake_.wait_for(lock, std::chrono::milliseconds(20), [this] { return stop_ || woken_ || !posted_.empty(); });
+bool Scheduler::Go() {
+  bool came = false;
+  {
+    std::unique_lock<std::mutex> lock(mutex_);
+    // Jobs that wait while none runs may wait for a client to disconnect: check again from time to time.
+    if (running_.empty()) {
+      const auto ready = [this] { return stop_ || !posted_.empty(); };
+      if (waiting_.empty()) {
+        wake_.wait(lock, ready);
+      } else {
+        wake_.wait_for(lock, std::chrono::milliseconds(20), ready);
       }
-      woken_ = idle = false;
-      came = !posted_.empty();
-      waiting_.splice(waiting_.end(), posted_);
-      if (stop_) break;
+    } else if (idle_) {
+      // With a timeout: a client's disconnect does not wake this thread.
+      wake_.wait_for(lock, std::chrono::milliseconds(20), [this] { return stop_ || woken_ || !posted_.empty(); });
     }
-    const size_t n_before = running_.size();
-    if (came || !waiting_.empty()) StartWaiting();
-    if (running_.size() > n_before) continue;  // level with the others before the next step
-    if (!running_.empty()) idle = !StepNext();
+    woken_ = idle_ = false;
+    came = !posted_.empty();
+    waiting_.splice(waiting_.end(), posted_);
+    if (stop_) return false;
   }
+  const size_t n_before = running_.size();
+  if (came || !waiting_.empty()) StartWaiting();
+  if (running_.size() > n_before) return true;  // level with the others before the next step
+  if (!running_.empty()) idle_ = !StepNext();
+  return true;
+}
+
+void Scheduler::Loop() {
+  for (bool goes_on = true; goes_on;) TryUntilDone([&] { goes_on = Go(); });
   const Status stopping = Cancelled("the server is stopping");
-  for (const auto& job : waiting_) job->Dropped(stopping);
+  for (const auto& job : waiting_) TryUntilDone([&] { job->Dropped(stopping); });
   n_waiting_ = 0;
   waiting_.clear();
   for (Running& running : running_) {
     running.job->Cancel();
-    while (running.job->Advance() == Job::Step::kMore) {
-    }
-    running.job->Finish();
+    EndJob(*running.job, Caught([&] {
+      while (running.job->Advance() == Job::Step::kMore) {
+      }
+      return Status();
+    }));
   }
   running_.clear();
   n_running_ = 0;

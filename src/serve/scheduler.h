@@ -43,6 +43,10 @@ class Job {
   // Called instead of all of these if the job never starts, because it was cancelled before or the engine stops. Any
   // thread.
   virtual void Dropped(const Status& why) = 0;
+  // Called on the engine's thread in place of the rest when one of these threw, because memory ran out in the middle of
+  // it: releases what the job holds, and says so. It is called again if it throws, too. All jobs of a joint step that
+  // threw are abandoned.
+  virtual void Abandon(const Status& why) { Dropped(why); }
 
   // Any thread: the result is no longer needed.
   void Cancel() { cancelled_.store(true, std::memory_order_relaxed); }
@@ -87,6 +91,8 @@ class Scheduler {
   };
   Status Add(std::shared_ptr<Job> job, bool bounded);
   void Loop();
+  // Takes what was posted, and makes a step if there is one. False once the scheduler stops.
+  bool Go();
   void StartWaiting();
   // False when no job is ready.
   bool StepNext();
@@ -99,7 +105,8 @@ class Scheduler {
   bool stop_ = false, woken_ = false;        // under mutex_
   std::list<std::shared_ptr<Job>> waiting_;  // used by the engine's thread only, as are the next two
   std::list<Running> running_;
-  double level_ = 0;  // the engine time that a new job starts with
+  double level_ = 0;   // the engine time that a new job starts with
+  bool idle_ = false;  // jobs are running, but none was ready
   std::atomic<int> n_waiting_{0}, n_running_{0};
   std::thread thread_;  // last: starts when everything else is initialised
 };

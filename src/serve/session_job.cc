@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/session_job.h"
 
+#include "base/caught.h"
 #include "serve/session_json.h"
 
 namespace weir {
@@ -55,16 +56,18 @@ void SessionJob::Finish() {
   n_selections_ = after.selections - before_.selections;
   n_evicted_ = after.dropped - before_.dropped;
   if (n_selections_ > 0) {
-    host_.metrics().CountEvictions(session_->policy().info->name, n_selections_, n_evicted_);
+    (void)Tried([&] { host_.metrics().CountEvictions(session_->policy().info->name, n_selections_, n_evicted_); });
   }
   if (tells_ && trace_ != nullptr) {
-    trace_->CountTokens(reader_.n_read(), 0);
-    trace_->Add("wait", made_at_, started_at_);
-    trace_->Add("read", started_at_, Clock::now(),
-                {{"weir.tokens.read", reader_.n_read()},
-                 {"weir.tokens.kept", after.kept},
-                 {"weir.selections", n_selections_},
-                 {"weir.tokens.evicted", n_evicted_}});
+    (void)Tried([&] {
+      trace_->CountTokens(reader_.n_read(), 0);
+      trace_->Add("wait", made_at_, started_at_);
+      trace_->Add("read", started_at_, Clock::now(),
+                  {{"weir.tokens.read", reader_.n_read()},
+                   {"weir.tokens.kept", after.kept},
+                   {"weir.selections", n_selections_},
+                   {"weir.tokens.evicted", n_evicted_}});
+    });
   }
   if (stream_ == nullptr) {
     if (Reusable().empty()) session_->Reset();  // not reusable
@@ -77,6 +80,20 @@ void SessionJob::Finish() {
     stream_->used_at = Clock::now();
   }
   session_ = nullptr;
+}
+
+void SessionJob::Abandon(const Status& why) {
+  feed_.reset();
+  if (session_ != nullptr && stream_ == nullptr) {
+    session_->Reset();
+    host_.pots().Give(session_);
+  } else if (session_ != nullptr) {
+    stream_->busy = false;
+    if (!stream_->closing) host_.sessions().Erase(id_);  // else the one who closes it does
+    stream_ = nullptr;
+  }
+  session_ = nullptr;
+  Dropped(why);
 }
 
 Status SessionJob::CheckGoOn() const {

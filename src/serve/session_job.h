@@ -31,6 +31,8 @@ class SessionJob : public Job {
   bool TryStart() override;
   bool Ready() override { return (stream_ != nullptr && stream_->closing) || host_.hurry() || reader_.Ready(); }
   void Finish() override;
+  // What was under way may be half done: the session ends, a pot is emptied.
+  void Abandon(const Status& why) override;
 
  protected:
   // The prompt for prefix reuse: an acquired answer pot may already hold a part of it, and later jobs may reuse it

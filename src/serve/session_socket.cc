@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/caught.h"
 #include "base/clock.h"
 #include "serve/answer_job.h"
 #include "serve/answer_tally.h"
@@ -40,7 +41,11 @@ class SessionCall : public SessionJob {
     if (Status status = CheckGoOn(); !status.ok()) {
       result_ = std::move(status);
     } else {
-      result_ = fn_(*stream_);
+      const Status called = Caught([&] {
+        result_ = fn_(*stream_);
+        return Status();
+      });
+      if (!called.ok()) result_ = called;
     }
     return Step::kDone;
   }

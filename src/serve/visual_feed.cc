@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/caught.h"
 #include "base/clock.h"
 #include "media/memory_file.h"
 
@@ -55,7 +56,7 @@ struct VisualFeed::State {
   Status DecodeVideo(const VisualInput& input);
   void Run() {
     for (VisualInput& input : inputs) {
-      const Status status = Decode(input);
+      const Status status = Caught([&] { return Decode(input); });
       Item last;
       last.kind = status.ok() ? Item::Kind::kEndOfPart : Item::Kind::kError;
       last.status = status;

@@ -9,8 +9,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <system_error>
+#include <exception>
 #include <utility>
+
+#include "base/caught.h"
 
 namespace weir {
 namespace {
@@ -49,7 +51,7 @@ WaitingRoom::WaitingRoom(const Limits& limits, Calls calls) : limits_(limits), c
     threads_.emplace_back([this] { Answer(false); });
     threads_.emplace_back([this] { Answer(true); });
     for (int i = 1; i < limits_.n_threads; ++i) threads_.emplace_back([this] { Answer(false); });
-  } catch (const std::system_error&) {
+  } catch (const std::exception&) {
   }
   alone_ = threads_.size() < 2;
 }
@@ -57,22 +59,26 @@ WaitingRoom::WaitingRoom(const Limits& limits, Calls calls) : limits_(limits), c
 void WaitingRoom::Add(int socket) {
   const Clock::time_point deadline = Clock::now() + limits_.timeout;
   if (alone_) return calls_.answer({socket, "", deadline});
-  {
+  const bool added = Tried([&] {
     const std::lock_guard<std::mutex> lock(mutex_);
     new_.push_back({{socket, "", deadline}, false});
+  });
+  if (!added) {
+    close(socket);
+    return;
   }
   (void)!eventfd_write(wake_, 1);
 }
 
 void WaitingRoom::Close(int socket) {
   shutdown(socket, SHUT_WR);
-  {
+  (void)Tried([&] {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (!alone_ && !stop_) {
       new_.push_back({{socket, "", Clock::now() + kEnding}, true});
       socket = -1;
     }
-  }
+  });
   if (socket >= 0) {
     close(socket);
   } else {
@@ -133,8 +139,16 @@ void WaitingRoom::TakeNew() {
     const int socket = waiting.arrival.socket;
     List* const list = waiting.ends ? &ending_ : &silent_;
     if (static_cast<int>(list->size()) >= limits_.max_silent) Drop(list, list->begin());
-    list->push_back(std::move(waiting));
-    by_socket_[socket] = std::prev(list->end());
+    const bool listed = Tried([&] {
+      const auto [place, is_new] = by_socket_.emplace(socket, List::iterator());
+      list->push_back(std::move(waiting));
+      place->second = std::prev(list->end());
+    });
+    if (!listed) {
+      by_socket_.erase(socket);
+      close(socket);
+      continue;
+    }
     epoll_event event{};
     event.events = EPOLLIN | EPOLLRDHUP;
     event.data.fd = socket;
@@ -156,7 +170,7 @@ void WaitingRoom::Receive(int socket) {
   std::string& early = at->arrival.early;
   if (n < 0 || (n == 0 && early.empty())) return Drop(&silent_, at);
   const size_t before = early.size();
-  early.append(bytes, static_cast<size_t>(n));
+  if (!Tried([&] { early.append(bytes, static_cast<size_t>(n)); })) return Drop(&silent_, at);
   silent_bytes_ += n;
   // A head that ends too early or grows too long is refused by the one who reads it.
   if (n > 0 && !HasHead(early, before) && static_cast<int64_t>(early.size()) < limits_.max_head_bytes) {
@@ -185,12 +199,8 @@ void WaitingRoom::PassOn(Arrival arrival) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     std::deque<Arrival>& queue = urgent ? urgent_ : ready_;
-    if (queue.size() >= most) {
-      refused = true;
-    } else {
-      queue.push_back(std::move(arrival));
-      LookForRoom();
-    }
+    refused = queue.size() >= most || !Tried([&] { queue.push_back(std::move(arrival)); });
+    if (!refused) LookForRoom();
   }
   if (refused) {
     calls_.refuse(socket);

@@ -15,6 +15,7 @@
 #include "base/rng.h"
 #include "cli/process.h"
 #include "io/snapshot_test_util.h"
+#include "serve/kills.h"
 #include "serve/session_client.h"
 
 namespace weir::testing {
@@ -291,7 +292,8 @@ TEST(Handover, AServerKilledWhileItTakesASessionLeavesIt) {
   }
   Rng rng(7);
   int n_taken = 0;
-  for (int kill = 0; kill < 12; ++kill) {
+  const int n_kills = NumberOfKills(12);
+  for (int kill = 0; kill < n_kills; ++kill) {
     std::filesystem::remove_all(left);
     std::filesystem::copy(kept, left);
     ServerProcess two(flags);
@@ -311,7 +313,7 @@ TEST(Handover, AServerKilledWhileItTakesASessionLeavesIt) {
     EXPECT_TRUE(Until([&] { return three.Get(kSessions + "/" + id).status != 503; }));
     EXPECT_EQ(Client(three).State(id)["seen"], seen) << "kill " << kill;
   }
-  EXPECT_LT(n_taken, 12);
+  EXPECT_LT(n_taken, n_kills);
 }
 
 TEST(Handover, WhatNobodyUsesWaitsInTheFolder) {

@@ -166,6 +166,10 @@ std::string ServerProcess::Raw(const std::string& bytes, bool leave) const {
   return out;
 }
 
+void ServerProcess::Signal(int number) const {
+  if (child_ > 0) kill(child_, number);
+}
+
 void ServerProcess::Kill() {
   if (child_ <= 0) return;
   kill(child_, SIGKILL);

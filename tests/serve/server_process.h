@@ -47,6 +47,8 @@ class ServerProcess {
   // A connection that is the caller's to close; -1 when it is refused.
   int Connect() const;
 
+  // Does not wait for what it does.
+  void Signal(int number) const;
   // SIGKILL, and the end is waited for.
   void Kill();
   // SIGTERM; the exit code, or -1 when it did not end within 20 seconds.

@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "cli/process.h"
-#include "serve/save_kills.h"
+#include "serve/kills.h"
 #include "serve/server_process.h"
 #include "serve/session_client.h"
 #include "support/golden.h"
@@ -302,7 +302,7 @@ TEST(Sessions, SnapshotsStayInTheirFolder) {
   EXPECT_EQ(none.Post(kSessions + "/restore", {{"name", "good"}}).status, 400);
 }
 
-TEST(Sessions, AKilledSaveLeavesTheOldOrTheNew) { KillDuringSaves(16); }
+TEST(Sessions, AKilledSaveLeavesTheOldOrTheNew) { KillDuring("save", 16); }
 
 TEST(Sessions, WrongRequests) {
   const ServerProcess server({"--pot", "64"});

@@ -78,11 +78,15 @@ class Chat {
     if (terminal_) Print(stderr, "Type a message; /help lists the commands.\n");
     WEIR_RETURN_IF_ERROR(saved == nullptr ? Begin() : GoOnFrom(*saved, flags_.session, flags_.own_seed));
     bool told_how_to_end = false;
+    Status unread;
     for (std::string line;;) {
       if (input.terminal()) Print(stderr, "\n");
       ClearStop();
       const LineInput::Event event = input.Read("> ", &line);
-      if (event == LineInput::Event::kEnd) break;
+      if (event == LineInput::Event::kEnd) {
+        unread = input.status();
+        break;
+      }
       if (event == LineInput::Event::kInterrupted) {
         // On a terminal Ctrl-C drops the line. On an empty line it may be a second press to stop an answer.
         if (!input.terminal() || (line.empty() && told_how_to_end)) return Cancelled("stopped");
@@ -132,6 +136,7 @@ class Chat {
         Fail(status);
       }
     }
+    if (!unread.ok()) return unread;  // every round was saved
     return flags_.session.empty() ? Status() : Save(flags_.session);
   }
 

@@ -18,8 +18,10 @@
 #include <vector>
 
 #include "answer.h"
+#include "base/caught.h"
 #include "commands/command.h"
 #include "common.h"
+#include "memory_reserve.h"
 #include "mqtt_flags.h"
 #include "pictures.h"
 #include "print.h"
@@ -328,21 +330,29 @@ Status Serve(ModelFlags model_flags, const PotFlags& pot_flags, const ServeFlags
     log->Warn(fmt::format("anyone who can reach {} can use this server; require a key with --api-key",
                           Printable(flags.host)));
   }
-  log->Say("serving", "http://{}:{}", Printable(flags.host), server->port());
   // Signals only set a flag; this thread polls it.
   std::atomic<bool> ended{false};
-  std::thread watch([&, drained = false]() mutable {
+  std::thread watch;
+  const auto look = [&, drained = false]() mutable {
     for (; !ended; std::this_thread::sleep_for(std::chrono::milliseconds(50))) {
+      RenewMemoryReserve();
       if (!StopFlag()) continue;
-      const Status left = drained ? Status() : server->Drain(std::chrono::seconds(flags.drain));
+      const Status left = drained ? Status() : Caught([&] { return server->Drain(std::chrono::seconds(flags.drain)); });
       if (!left.ok()) {
         log->Tell("handover", fmt::format("a session was not handed over: {}", Printable(left.message())));
       }
       drained = true;
       server->Stop();  // called repeatedly, because it does nothing before the server listens
     }
+  };
+  WEIR_RETURN_IF_ERROR(Caught([&] {
+    watch = std::thread(look);
+    return Status();
+  }));
+  const Status status = Caught([&] {
+    log->Say("serving", "http://{}:{}", Printable(flags.host), server->port());
+    return server->Run();
   });
-  const Status status = server->Run();
   ended = true;
   watch.join();
   if (StopFlag()) {

@@ -49,7 +49,11 @@ class Questions {
     while (input_) {
       std::string line;
       const LineInput::Event event = input_->Poll(&line);
-      if (event == LineInput::Event::kEnd) input_.reset();
+      if (event == LineInput::Event::kEnd) {
+        const Status unread = input_->status();
+        if (!unread.ok()) Print(stderr, "weir: warning: {}\n", unread.message());
+        input_.reset();
+      }
       if (event != LineInput::Event::kLine) return;
       Add(std::move(line));
     }
