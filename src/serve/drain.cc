@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/caught.h"
 #include "base/clock.h"
 #include "serve/call_job.h"
 #include "serve/reply.h"
@@ -38,10 +39,14 @@ class Inside {
 void ForAll(const std::vector<std::string>& ids, const std::function<void(const std::string&)>& fn) {
   std::atomic<size_t> next{0};
   const auto work = [&] {
-    for (size_t i = next++; i < ids.size(); i = next++) fn(ids[i]);
+    for (size_t i = next++; i < ids.size(); i = next++) (void)Tried([&] { fn(ids[i]); });
   };
   std::vector<std::thread> threads;
-  for (size_t n = 1; n < std::min(ids.size(), kAtOnce); ++n) threads.emplace_back(work);
+  // What no thread can be made for, this one does.
+  (void)Tried([&] {
+    threads.reserve(kAtOnce);
+    while (threads.size() + 1 < std::min(ids.size(), kAtOnce)) threads.emplace_back(work);
+  });
   work();
   for (std::thread& thread : threads) thread.join();
 }
@@ -147,19 +152,24 @@ Status Drain::LeaveAll(bool wait, bool* busy) {
   });
   std::mutex mutex;
   const auto leave = [&](const std::string& id) {
-    RequestScope scope(host_.telemetry(), "hand over", std::nullopt);
-    scope.SetSession(id);
-    const auto left = handover_.LeaveIdle(host_, id);
-    if (left.ok() && !*left) scope.Forget();
+    bool stays = true;  // also where memory was short
+    const Status one = Caught([&] {
+      RequestScope scope(host_.telemetry(), "hand over", std::nullopt);
+      scope.SetSession(id);
+      const auto left = handover_.LeaveIdle(host_, id);
+      stays = left.ok() && !*left;
+      if (stays) scope.Forget();
+      return left.status();
+    });
     const std::lock_guard<std::mutex> lock(mutex);
-    if (!left.ok()) status = left.status();
-    if (left.ok() && !*left) others.push_back(id);
+    if (!one.ok()) status = one;
+    if (stays) others.push_back(id);
   };
   ForAll(ids, leave);
   *busy = !others.empty();
   if (!wait) return status;
   ForAll(std::exchange(others, {}), [&](const std::string& id) {
-    const Status one = handover_.Leave(host_, id);
+    const Status one = Caught([&] { return handover_.Leave(host_, id); });
     const std::lock_guard<std::mutex> lock(mutex);
     if (!one.ok()) status = one;
   });

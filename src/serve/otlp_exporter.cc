@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/caught.h"
 #include "base/clock.h"
 #include "serve/http_address.h"
 
@@ -146,6 +147,10 @@ void OtlpExporter::SendSpans() {
     if (!stop_) changed_.wait_for(lock, kGather, [this] { return stop_ || spans_.size() >= kBatchSpans; });
     if (spans_.empty()) continue;
     std::vector<Span> batch;
+    if (!Tried([&] { batch.reserve(kBatchSpans); })) {
+      changed_.wait_for(lock, kGather);
+      continue;
+    }
     int64_t bytes = 0;
     while (!spans_.empty() && batch.size() < kBatchSpans && (batch.empty() || bytes < kBatchBytes)) {
       bytes += spans_.front().bytes();
@@ -158,7 +163,8 @@ void OtlpExporter::SendSpans() {
     for (;;) {
       lock.unlock();
       std::chrono::seconds retry_after{0};
-      const auto outcome = spans_to_->Send(SpansBody(options_.resource, batch), &retry_after);
+      auto outcome = Sender::Outcome::kAgain;
+      (void)Tried([&] { outcome = spans_to_->Send(SpansBody(options_.resource, batch), &retry_after); });
       lock.lock();
       if (outcome != Sender::Outcome::kTaken) ++counters_.failed;
       if (outcome == Sender::Outcome::kTaken) {
@@ -200,13 +206,13 @@ void OtlpExporter::SendMetrics(const std::function<std::vector<MetricFamily>()>&
   while (!stop_metrics_) {
     if (changed_.wait_for(lock, options_.metrics_interval, [this] { return stop_metrics_; })) break;
     lock.unlock();
-    const std::vector<MetricFamily> families = collect();
-    bool taken = families.empty();
-    if (!taken) {
+    bool taken = false;
+    (void)Tried([&] {
+      const std::vector<MetricFamily> families = collect();
       std::chrono::seconds retry_after{0};
-      taken = metrics_to_->Send(MetricsBody(options_.resource, families, since_ns_, UnixNow()), &retry_after) ==
-              Sender::Outcome::kTaken;
-    }
+      taken = families.empty() || metrics_to_->Send(MetricsBody(options_.resource, families, since_ns_, UnixNow()),
+                                                    &retry_after) == Sender::Outcome::kTaken;
+    });
     lock.lock();
     if (!taken) ++counters_.failed;
   }

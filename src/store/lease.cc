@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/caught.h"
 #include "io/json.h"
 
 namespace weir {
@@ -49,7 +50,7 @@ Result<std::unique_ptr<Lease>> Lease::Make(Store& store, const std::string& node
     if (!stale) {
       out->version_ = *newer;
       out->n_ = 1;
-      out->thread_ = std::thread([lease = out.get()] { lease->Renew(); });
+      out->thread_ = std::thread([lease = out.get()] { TryUntilDone([&] { lease->Renew(); }); });
       return out;
     }
   }
@@ -80,15 +81,17 @@ Status Lease::Take() {
 void Lease::Renew() {
   std::unique_lock<std::mutex> lock(mutex_);
   auto pause = time_ / 3;
-  for (bool lost = false; !ended_;) {
+  while (!ended_) {
     wake_.wait_for(lock, pause, [this] { return ended_; });
     if (ended_) return;
     pause = kSoon;
-    if (lost) {
+    if (lost_) {
       lock.unlock();
+      if (!dropped_ && on_lost_) on_lost_();
+      dropped_ = true;
       const bool taken = Take().ok();
       lock.lock();
-      lost = !taken;
+      lost_ = !taken;
       if (taken) pause = time_ / 3;
       continue;
     }
@@ -115,11 +118,10 @@ void Lease::Renew() {
       version_ = there->version;  // its time counts from the next renewal
       continue;
     }
-    lost = true;
+    lost_ = true;
+    dropped_ = false;
     valid_until_ = std::chrono::milliseconds(0);
-    lock.unlock();
-    if (on_lost_) on_lost_();
-    lock.lock();
+    pause = std::chrono::milliseconds(0);
   }
 }
 

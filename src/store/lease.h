@@ -70,6 +70,7 @@ class Lease {
   std::chrono::milliseconds valid_until_{0};
   int64_t n_ = 0;
   bool ended_ = false;
+  bool lost_ = false, dropped_ = false;  // of the thread alone: it is revoked; and on_lost_ has run to its end
   std::thread thread_;
 };
 
