@@ -244,7 +244,7 @@ class S3Store final : public Store {
   }
 
  private:
-  std::string PathOf(const std::string& key) const { return "/" + Escape(prefix_ + key, true); }
+  std::string PathOf(const std::string& key) const { return fmt::format("/{}", Escape(prefix_ + key, true)); }
   std::string Named(const std::string& key) const { return fmt::format("s3://{}/{}{}", bucket_, prefix_, key); }
 
   // kIo where the storage may be well again later.
