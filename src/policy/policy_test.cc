@@ -56,9 +56,9 @@ TEST(PolicySpec, ReadsOptionsAndRefusesNonsense) {
   EXPECT_EQ(spec->text, "streaming_llm:sinks=8,step=0");
   EXPECT_EQ(ParsePolicySpec("full")->text, "full");
   EXPECT_EQ(ParsePolicySpec("streaming").status().code(), StatusCode::kNotFound);
-  for (const char* bad :
-       {"streaming_llm:sink=8", "streaming_llm:sinks", "streaming_llm:sinks=", "streaming_llm:sinks=1.5",
-        "streaming_llm:sinks=-1", "streaming_llm:sinks=nan", "streaming_llm:sinks=8x", "full:a=1"}) {
+  for (const char* bad : {"streaming_llm:sink=8", "streaming_llm:sinks", "streaming_llm:sinks=",
+                          "streaming_llm:sinks=1.5", "streaming_llm:sinks=-1", "streaming_llm:sinks=nan",
+                          "streaming_llm:sinks=8x", "full:a=1", "h2o:share=1.01", "h2o:recent=-2"}) {
     EXPECT_EQ(ParsePolicySpec(bad).status().code(), StatusCode::kInvalidArgument) << bad;
   }
 }
