@@ -164,10 +164,10 @@ TEST_P(Stores, OneOfManyWritersWins) {
 }
 
 TEST_P(Stores, ALeaseHoldsUntilItIsGivenBack) {
-  auto lease = Lease::Make(*store_, "a", milliseconds(900), nullptr);
+  auto lease = Lease::Make(*store_, "a", milliseconds(3000), nullptr);
   ASSERT_TRUE(lease.ok()) << lease.status().message();
   LeaseWatch watch(*store_);
-  const auto end = BootTime() + milliseconds(2000);
+  const auto end = BootTime() + milliseconds(4500);
   while (BootTime() < end) {
     EXPECT_FALSE(*watch.Ended((*lease)->id()));
     std::this_thread::sleep_for(milliseconds(50));

@@ -57,7 +57,7 @@ class ServeStores : public ::testing::TestWithParam<const char*> {
     if (http()) more.insert(more.end(), {"--s3-endpoint", "http://" + at});
     return more;
   }
-  std::vector<std::string> Durable(const std::string& node, const std::string& lease = "1", int port = 0) const {
+  std::vector<std::string> Durable(const std::string& node, const std::string& lease = "3", int port = 0) const {
     return Flags(node, {"--durable", "--lease", lease}, port);
   }
   std::unique_ptr<FaultProxy> proxy_;
