@@ -44,9 +44,11 @@ class Measured:
     def delays_of(self, path):
         """Takes the times of requests from a rehearsal's --calls instead: of its clients, as many as they are."""
         times = {kind: [] for kind in KINDS}
-        for line in Path(path).read_text().splitlines():
-            _, seconds, kind, status, _ = line.split("\t")
-            if kind in times and status in ("200", "201"):
+        rows = [line.split("\t") for line in Path(path).read_text().splitlines()]
+        # All sessions are made, and saved, at once; that is over when the last one is there.
+        begin = max(float(row[0]) + float(row[1]) for row in rows if row[2] == "create") + 1
+        for began, seconds, kind, status, _ in rows:
+            if kind in times and status in ("200", "201") and float(began) > begin:
                 times[kind].append(float(seconds))
         self.times.update({kind: found for kind, found in times.items() if found})
 
@@ -181,7 +183,7 @@ class Fleet:
         up = [n for n in self.nodes if n.up]
         if up:
             node = self.lot.choice(up)
-            self.die(node, kept=self.lot.random() < 0.5)
+            self.die(node, kept=self.lot.random() >= self.o.kill_share)
         self.clock.after(self.o.kill_every, self._kill)
 
     def _storm(self):
@@ -313,6 +315,7 @@ def arguments():
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--think", type=float, default=30)
     parser.add_argument("--kill-every", type=float, default=0)
+    parser.add_argument("--kill-share", type=float, default=0.5, help="of the deaths; the others are graceful ends")
     parser.add_argument("--room", type=int, default=0, help="sessions that a node's budget has room for; 0: any number")
     parser.add_argument("--tries", type=int, default=9, help="servers that a proxy asks for a session, at most")
     parser.add_argument("--down", type=float, default=2)

@@ -25,7 +25,7 @@ def measured(joint=None, ask=ASK, snapshot=1000):
 def options(**given):
     base = {
         "nodes": 1, "sessions": 1, "seconds": 20000, "think": 10.0, "kill_every": 0, "down": 2, "storm": 0, "room": 0,
-        "tries": 9, "saves": 1, "bandwidth": 1e12, "store_seconds": 0.0, "seed": 1,
+        "tries": 9, "kill_share": 0.5, "saves": 1, "bandwidth": 1e12, "store_seconds": 0.0, "seed": 1,
     }  # fmt: skip
     return Namespace(**{**base, **given})
 
