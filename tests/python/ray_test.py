@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """weir.ray on a cluster of three nodes in this machine, one of which dies. Skipped where ray is not installed."""
 
+import json
 import os
 import sys
 import tempfile
@@ -177,6 +178,29 @@ class ReplicaTest(unittest.IsolatedAsyncioTestCase):
         with self.assertRaises(weir.InvalidArgumentError):
             await one.step("s", 1, "ask", "Who?", {"grammar": "no grammar"})
         self.assertEqual((await one.step("s", 1, "append", "the sea", {}))["number"], 2)
+
+    async def test_http(self):
+        class Request:
+            def __init__(self, body, id=None):
+                self.body, self.headers = body, {} if id is None else {"x-session-id": id}
+
+            async def json(self):
+                return dict(self.body)
+
+        async def post(body, id=None):
+            response = await self.replicas[0](Request(body, id))
+            return response.status_code, json.loads(response.body), response.headers.get("x-session-id")
+
+        status, reply, id = await post({"append": "the man"})
+        self.assertEqual((status, reply["step"], reply["answer"]), (200, 1, None))
+        status, reply, same = await post({"ask": "Who?", "step": 1, "max_tokens": 5, "ignore_end": True}, id)
+        self.assertEqual((status, reply["step"], same), (200, 2, id))
+        self.assertTrue(reply["answer"])
+        self.assertEqual((await post({"append": "the sea", "step": 1}, id))[0], 409)
+        self.assertEqual((await post({"append": "the sea", "step": 7}, "another"))[0], 404)
+        self.assertEqual((await post({"append": "the sea"}, "../another"))[0], 400)
+        self.assertEqual((await post({"ask": "Who?", "step": 2, "no_option": 1}, id))[0], 400)
+        self.assertEqual((await post({"step": 2}, id))[0], 400)
 
 
 class ClusterTest(unittest.TestCase):
