@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/caught.h"
 #include "base/clock.h"
 #include "base/heap_bytes.h"
 #include "io/json.h"
@@ -84,10 +85,13 @@ class Mosquitto : public MqttPublisher {
 
   Status Start(const MqttOptions& options) {
     if (client_ == nullptr) return IoError("no memory for an MQTT client");
-    mosquitto_connect_callback_set(client_, [](mosquitto*, void* self, int code) { Of(self).Connected(code); });
+    // Nothing may be thrown through the library. Without memory for what is published first, the next connection does.
+    mosquitto_connect_callback_set(client_, [](mosquitto* client, void* self, int code) {
+      if (!Tried([&] { Of(self).Connected(code); })) mosquitto_disconnect(client);
+    });
     mosquitto_publish_callback_set(client_, [](mosquitto*, void* self, int) { Of(self).Published(); });
     mosquitto_log_callback_set(client_, [](mosquitto*, void* self, int level, const char* text) {
-      if (level == MOSQ_LOG_ERR) Of(self).Tell(text);
+      if (level == MOSQ_LOG_ERR) (void)Tried([&] { Of(self).Tell(text); });
     });
     mosquitto_threaded_set(client_, true);
     mosquitto_max_inflight_messages_set(client_, kMostUnderWay);
@@ -109,7 +113,7 @@ class Mosquitto : public MqttPublisher {
                                mosquitto_strerror(code));
       }
     }
-    thread_ = std::thread([this] { Run(); });
+    thread_ = std::thread([this] { TryUntilDone([this] { Run(); }); });
     return Status();
   }
 
@@ -316,7 +320,7 @@ class Mosquitto : public MqttPublisher {
       n_under_way_ -= places;
       picture_under_way_ = false;
       if (message.kind != Message::Kind::kState) ++counters_.dropped;
-      trouble_ = mosquitto_strerror(code);
+      (void)Tried([&] { trouble_ = mosquitto_strerror(code); });
     }
     pumping_ = false;
     changed_.notify_all();

@@ -10,6 +10,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/caught.h"
 #include "base/clock.h"
 #include "serve/http_address.h"
 
@@ -110,7 +111,8 @@ Result<std::unique_ptr<WebhookSender>> WebhookSender::Make(const WebhookOptions&
   out->targets_ = std::move(targets);
   out->room_ = std::move(room);
   for (const auto& target : out->targets_) {
-    target->thread = std::thread([sender = out.get(), one = target.get()] { sender->Work(*one); });
+    target->thread =
+        std::thread([sender = out.get(), one = target.get()] { TryUntilDone([&] { sender->Work(*one); }); });
   }
   return out;
 }
