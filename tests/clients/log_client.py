@@ -40,7 +40,7 @@ def loads(program, model):
     command = [program, "serve", "-m", model, "--pot", "96", "--port", str(port)]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as server:
         end, seen = time.time() + 60, set()
-        while time.time() < end and ("/readyz", "ok") not in seen:
+        while time.time() < end and not {("/livez", "ok"), ("/readyz", "ok")} <= seen:
             for path in ("/livez", "/readyz"):
                 try:
                     with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
