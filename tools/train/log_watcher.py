@@ -79,7 +79,12 @@ STAGES = (
 def build_tokenizer():
     """Trained on logs and questions; deterministic."""
     texts = [line.text + "\n" for line in logs.make_log("vocabulary", 20000, 60)]
-    texts += ["USER: " + ASKED.format(words) + " " + answer for of in WORDS.values() for words in of for answer in ("yes", "no")] * 50
+    texts += [
+        "USER: " + ASKED.format(words) + " " + answer
+        for of in WORDS.values()
+        for words in of
+        for answer in ("yes", "no")
+    ] * 50
     return tokenizer.train(texts, VOCAB)
 
 
@@ -169,7 +174,10 @@ class Batches:
                 lines = self.log(rng)
             rows.append(self.sequence(rng, lines, stage.tokens))
         most = max(len(row[0]) for row in rows)
-        padded = [torch.tensor([row[k] + [fill] * (most - len(row[k])) for row in rows]) for k, fill in enumerate((0, 0, -1, 0, -100))]
+        padded = [
+            torch.tensor([row[k] + [fill] * (most - len(row[k])) for row in rows])
+            for k, fill in enumerate((0, 0, -1, 0, -100))
+        ]
         ids, positions, owner, cut, targets = padded
         at = torch.arange(most)
         causal = at[None, :, None] >= at[None, None, :]

@@ -129,7 +129,14 @@ def main(argv=None):
     seconds, spent = time.time() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
     reports = [r for r in rows if r["type"] == "report"]
     last, resident = reports[-1], [r["resident_bytes"] for r in reports]
-    report = dict(lines=n_lines, seed=args.seed, between=args.between, strays=args.strays, pot=args.pot, tokens=last["tokens_seen"])
+    report = dict(
+        lines=n_lines,
+        seed=args.seed,
+        between=args.between,
+        strays=args.strays,
+        pot=args.pot,
+        tokens=last["tokens_seen"],
+    )
     report.update(lines_same=last.get("lines_same", 0), checks=last["rules"]["checks"], seconds=round(seconds, 1))
     cpu = spent.ru_utime + spent.ru_stime
     report.update(cpu_seconds=round(cpu, 1), lines_per_s=round(n_lines / seconds))
