@@ -16,18 +16,12 @@
 
 #include "base/clock.h"
 #include "io/json.h"
+#include "support/until.h"
 
 namespace weir {
 namespace {
 
-bool Until(const std::function<bool()>& true_now) {
-  const auto end = Clock::now() + std::chrono::minutes(1);
-  while (!true_now()) {
-    if (Clock::now() > end) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return true;
-}
+using testing::Until;
 
 class Collector {
  public:

@@ -42,13 +42,7 @@ std::string Long(size_t n) {
 
 class Stores : public ::testing::TestWithParam<const char*> {
  protected:
-  // One for all tests of a kind: moto takes seconds to start.
-  static StorePlace& Place() {
-    static std::map<std::string, std::unique_ptr<StorePlace>> places;
-    auto& place = places[GetParam()];
-    if (place == nullptr) place = std::make_unique<StorePlace>(GetParam());
-    return *place;
-  }
+  static StorePlace& Place() { return StorePlace::Of(GetParam()); }
   void SetUp() override {
     if (!Place().skip().empty()) GTEST_SKIP() << Place().skip();
     store_ = Place().Open();

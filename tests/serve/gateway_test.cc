@@ -9,6 +9,7 @@
 
 #include "cli/process.h"
 #include "serve/session_client.h"
+#include "support/until.h"
 
 namespace weir::testing {
 namespace {
@@ -26,15 +27,6 @@ double Metric(const ServerProcess& server, const std::string& name) {
   if (at == std::string::npos) return -1;
   const size_t end = text.find('\n', at + 1);
   return std::stod(text.substr(text.rfind(' ', end), end));
-}
-
-bool Until(const std::function<bool()>& true_now) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-  while (!true_now()) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return true;
 }
 
 TEST(Gateway, SchedulersReadTheirMetrics) {

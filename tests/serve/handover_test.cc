@@ -17,6 +17,7 @@
 #include "io/snapshot_test_util.h"
 #include "serve/kills.h"
 #include "serve/session_client.h"
+#include "support/until.h"
 
 namespace weir::testing {
 namespace {
@@ -24,16 +25,6 @@ namespace {
 std::vector<std::string> Flags(const TempDir& folder, const std::string& node, std::vector<std::string> more = {}) {
   more.insert(more.end(), {"--pot", "96", "--snapshots", folder.path(), "--hand-over", "--node", node});
   return more;
-}
-
-// Whether something came true within a minute.
-bool Until(const std::function<bool()>& true_now) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-  while (!true_now()) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
-  return true;
 }
 
 TEST(Handover, TheOtherServerGoesOnWithTheSameBytes) {

@@ -420,6 +420,12 @@ TEST(MqttPublisher, RefusesWhatCannotBe) {
   }
 }
 
+// The tiny model says nothing sensible: every rise of its odds is an event here.
+Json Eager(const std::string& when) {
+  return {{"id", "man"},  {"when", when}, {"on", 0.01}, {"off", 0},
+          {"least", -30}, {"begin", 1},   {"end", 1},   {"calibrate", 4}};
+}
+
 // The real server: a rule comes, its events come, it goes with its session.
 TEST_F(MqttTest, TheServerPublishesEventsOfRules) {
   Broker broker;
@@ -428,15 +434,7 @@ TEST_F(MqttTest, TheServerPublishesEventsOfRules) {
   const ServerProcess server({"--pot", "96", "--mqtt", broker.Address()});
   Client client(server);
   const std::string id = client.Create({{"rule_tokens", 96}});
-  // The tiny model says nothing sensible: every rise of its odds is an event here.
-  const HttpAnswer made = server.Post(kSessions + "/" + id + "/rules", {{"id", "man"},
-                                                                        {"when", "who came? => the man"},
-                                                                        {"on", 0.01},
-                                                                        {"off", 0},
-                                                                        {"least", -30},
-                                                                        {"begin", 1},
-                                                                        {"end", 1},
-                                                                        {"calibrate", 4}});
+  const HttpAnswer made = server.Post(kSessions + "/" + id + "/rules", Eager("who came? => the man"));
   ASSERT_EQ(made.status, 201) << made.body;
   EXPECT_TRUE(subscriber.Sees("weir/" + id + "/man/state", "OFF"));
   for (int i = 0; i < 12; ++i) client.Append(id, i % 3 == 0 ? "the man came " : "the sea and the sea ");
@@ -464,21 +462,13 @@ TEST_F(MqttTest, TheServerPublishesPicturesOfEvents) {
                              VisionFile("llava.gguf"));
   Client client(server);
   const std::string id = client.Create({{"rule_tokens", 96}});
-  const HttpAnswer made = server.Post(kSessions + "/" + id + "/rules", {{"id", "man"},
-                                                                        {"when", "what is it => the man"},
-                                                                        {"on", 0.01},
-                                                                        {"off", 0},
-                                                                        {"least", -30},
-                                                                        {"begin", 1},
-                                                                        {"end", 1},
-                                                                        {"calibrate", 4}});
+  const HttpAnswer made = server.Post(kSessions + "/" + id + "/rules", Eager("what is it => the man"));
   ASSERT_EQ(made.status, 201) << made.body;
-  int64_t newest = 0;
   for (int i = 0; i < 24; ++i) {
     const HttpAnswer read = client.Do(id, "append", {{"image", DataUrl(PpmBytes(20, 12, 10 * i))}});
     ASSERT_EQ(read.status, 200) << read.body;
   }
-  newest = client.State(id)["rules"]["last_event_id"];
+  const int64_t newest = client.State(id)["rules"]["last_event_id"];
   ASSERT_GT(newest, 0);
   const HttpAnswer kept = server.Get(kSessions + "/" + id + "/events/" + std::to_string(newest) + "/picture");
   ASSERT_EQ(kept.status, 200) << kept.body;

@@ -15,29 +15,16 @@
 #include "serve/session_client.h"
 #include "support/fault_proxy.h"
 #include "support/store_places.h"
+#include "support/until.h"
 
 namespace weir::testing {
 namespace {
 
 using Fault = FaultProxy::Fault;
 
-bool Until(const std::function<bool()>& true_now) {
-  const auto end = Clock::now() + std::chrono::minutes(1);
-  while (!true_now()) {
-    if (Clock::now() > end) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return true;
-}
-
 class ServeStores : public ::testing::TestWithParam<const char*> {
  protected:
-  static StorePlace& Place() {
-    static std::map<std::string, std::unique_ptr<StorePlace>> places;
-    auto& place = places[GetParam()];
-    if (place == nullptr) place = std::make_unique<StorePlace>(GetParam());
-    return *place;
-  }
+  static StorePlace& Place() { return StorePlace::Of(GetParam()); }
   void SetUp() override {
     if (!Place().skip().empty()) GTEST_SKIP() << Place().skip();
     setenv("AWS_ACCESS_KEY_ID", "key", 1);

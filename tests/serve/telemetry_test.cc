@@ -13,6 +13,7 @@
 
 #include "cli/process.h"
 #include "serve/session_client.h"
+#include "support/until.h"
 
 namespace weir::testing {
 namespace {
@@ -20,15 +21,6 @@ namespace {
 const std::string kTrace = "4bf92f3577b34da6a3ce929d0e0e4736", kSpan = "00f067aa0ba902b7";
 const std::string kParent = "00-" + kTrace + "-" + kSpan + "-01";
 const std::string kChat = "/v1/chat/completions";
-
-bool Until(const std::function<bool()>& true_now) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-  while (!true_now()) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return true;
-}
 
 Json Chat(bool stream = false) {
   return {{"messages", {{{"role", "user"}, {"content", "the man and the sea"}}}},

@@ -20,20 +20,12 @@
 #include "serve/session_client.h"
 #include "serve/webhook_signature.h"
 #include "support/golden.h"
+#include "support/until.h"
 
 namespace weir::testing {
 namespace {
 
 constexpr const char* kSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
-
-bool Until(const std::function<bool()>& true_now) {
-  const auto end = Clock::now() + std::chrono::minutes(1);
-  while (!true_now()) {
-    if (Clock::now() > end) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return true;
-}
 
 // Takes requests on a port that stays its own while it is down.
 class Receiver {

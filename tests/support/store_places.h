@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -76,6 +77,13 @@ class Helper {
 
 class StorePlace {
  public:
+  // One for all tests of a kind: moto takes seconds to start.
+  static StorePlace& Of(const std::string& kind) {
+    static std::map<std::string, std::unique_ptr<StorePlace>> places;
+    auto& place = places[kind];
+    if (place == nullptr) place = std::make_unique<StorePlace>(kind);
+    return *place;
+  }
   // kind: folder, s3 or redis. skip() says why there is none.
   explicit StorePlace(const std::string& kind) {
     std::string folder = (std::filesystem::temp_directory_path() / "weir-store-XXXXXX").string();
