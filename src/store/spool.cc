@@ -16,6 +16,7 @@ namespace weir {
 namespace {
 
 constexpr std::string_view kName = "weir-spool-";
+constexpr int kMostAttempts = 50;
 
 // The locked file of a spool; -1: another process has it, or it cannot be made.
 int Lock(const std::string& folder, bool create) {
@@ -45,18 +46,24 @@ void Sweep(const std::string& dir) {
 
 Result<std::unique_ptr<Spool>> Spool::Make(const std::string& dir) {
   Sweep(dir);
-  std::string path = dir + "/" + std::string(kName) + "XXXXXX";
-  if (mkdtemp(path.data()) == nullptr) {
-    return IoError("cannot make a folder in {} for files on their way: {}; TMPDIR names another place", dir,
-                   std::strerror(errno));
+  // Another process that sweeps may take a folder for one that was left, until it is locked: then a new one is made.
+  for (int attempt = 1;; ++attempt) {
+    std::string path = dir + "/" + std::string(kName) + "XXXXXX";
+    if (mkdtemp(path.data()) == nullptr) {
+      return IoError("cannot make a folder in {} for files on their way: {}; TMPDIR names another place", dir,
+                     std::strerror(errno));
+    }
+    const int lock = Lock(path, true);
+    struct stat info {};
+    if (lock >= 0 && fstat(lock, &info) == 0 && info.st_nlink > 0) {
+      return std::unique_ptr<Spool>(new Spool(std::move(path), lock));
+    }
+    const int error = errno;
+    if (lock >= 0) close(lock);
+    std::error_code failed;
+    std::filesystem::remove_all(path, failed);
+    if (attempt == kMostAttempts) return IoError("cannot lock a file in {}: {}", path, std::strerror(error));
   }
-  const int lock = Lock(path, true);
-  if (lock < 0) {
-    const Status failed = IoError("cannot lock a file in {}: {}", path, std::strerror(errno));
-    rmdir(path.c_str());
-    return failed;
-  }
-  return std::unique_ptr<Spool>(new Spool(std::move(path), lock));
 }
 
 Spool::~Spool() {

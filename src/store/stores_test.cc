@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <thread>
@@ -131,6 +132,25 @@ TEST_P(Stores, KeysAreListedByTheirBeginning) {
   EXPECT_TRUE(store_->List("nothing/")->empty());
 }
 
+// Each sweeps what the others have just made.
+TEST(Spool, ManyAreMadeAtOnce) {
+  std::string folder = ::testing::TempDir() + "weir-spools-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  std::atomic<int> n_failed{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 100; ++i) {
+        const auto spool = Spool::Make(folder);
+        if (!spool.ok() || !(*spool)->NewFile().ok()) ++n_failed;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(n_failed, 0);
+  std::filesystem::remove_all(folder);
+}
+
 TEST_P(Stores, OneOfManyWritersWins) {
   const std::string key = "race/" + name_;
   std::string version;
@@ -142,6 +162,7 @@ TEST_P(Stores, OneOfManyWritersWins) {
     for (int w = 0; w < 6; ++w) {
       writers.emplace_back([&, w] {
         const auto store = Place().Open();
+        ASSERT_NE(store, nullptr);
         const auto written = store->Write(key, fmt::format("{} {}", round, w), version);
         ASSERT_TRUE(written.ok()) << written.status().message();
         if (!*written) return;
