@@ -56,8 +56,9 @@ class Log:
 
     def __init__(self):
         self.lock = threading.Lock()
-        self.calls = []  # (when it began, seconds, what, status; 0 where the connection broke, by which server)
-        self.steps = []  # (when it began, seconds until it was done for good): an append, an answer and their save
+        self.calls = []  # (when it began, seconds, what, status; 0 where the connection broke, server, client)
+        # An append, an answer and their save: (when it began, seconds until it was done for good, client).
+        self.steps = []
         self.wrong = []
         self.restores = self.restores_after_kill = self.acknowledged = 0
 
@@ -93,7 +94,7 @@ class Client(threading.Thread):
             status, text, node = request(self.proxy, method, path, body, self.run_.timeout)
         except (OSError, http.client.HTTPException) as error:
             status, text, node = 0, repr(error), ""
-        self.log.call(began, time.monotonic() - began, what, status, node)
+        self.log.call(began, time.monotonic() - began, what, status, node, self.i)
         if status in (200, 201):
             self.holders.add(node)
         return status, text
@@ -184,7 +185,7 @@ class Client(threading.Thread):
                 while not self.turn():
                     pass
                 with self.log.lock:
-                    self.log.steps.append((began, time.monotonic() - began))
+                    self.log.steps.append((began, time.monotonic() - began, self.i))
                     self.log.acknowledged += 1
         except LostError:
             pass

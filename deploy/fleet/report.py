@@ -24,7 +24,9 @@ def report(run, fleet, seen, n_turns, differences):
     restarts = [row for server in fleet for row in server.restarts]
     wrong = seen.wrong + [text for server in fleet for text in server.wrong]
     wrong += [f"session {i}, turn {n}: {a!r} instead of {b!r}" for i, n, a, b in differences]
-    failed = Counter(f"{what} {status or 'broken'}" for _, _, what, status, _ in seen.calls if status not in (200, 201))
+    failed = Counter(
+        f"{what} {status or 'broken'}" for _, _, what, status, *_ in seen.calls if status not in (200, 201)
+    )
     # Clients delete what may be left of a session before they restore it, and look for a session until it is back.
     aside = ("delete", "look")
     n_calls = sum(1 for call in seen.calls if call[2] not in aside)

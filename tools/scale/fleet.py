@@ -8,7 +8,8 @@
 Every session thinks for a while (exponential), then appends a text, asks a question and saves; the jobs on a node share
 its engine, and answers go on together as measured. Nodes die. After a graceful end the others take the sessions over,
 each on its next request; after a kill the client finds its session gone, restores what it saved last, and begins the
-turn again. The store has so many bytes a second, and a time of its own for each object.
+turn again. What a session that moves or is nowhere takes beside the engine is drawn from what was measured of such
+requests, and what a turn takes from the turns. The store has so many bytes a second, and a time for each object.
 
 Nodes are alike and share nothing but the store, so that of large fleets at most --most nodes are simulated, with their
 share of the store. Nothing here knows of the network, of proxies' limits, or of machines that are unlike: docs/scale.md
@@ -24,37 +25,67 @@ import random
 from pathlib import Path
 from statistics import fmean
 
-KINDS = ("append", "ask", "save", "restore")
+TURN = ("append", "ask", "save")
+LOST = ("missing", "gone", "restore")  # what a client sends after a kill
 
 
 class Measured:
     """Demands on the engine in seconds of one processor; delays are the rest of a request's time, drawn as measured.
 
-    Of several files the demands are means, and the times of all are drawn from."""
+    Of several files the demands are means, and the times of all are drawn from. Files of one server measured directly
+    know nothing of sessions that move; such requests then have no delay."""
 
     def __init__(self, *paths, delays=True):
         all_raw = [json.loads(Path(path).read_text()) for path in paths]
         raw = all_raw[0]
-        self.demand = {kind: fmean(one[kind]["cpu"] for one in all_raw) for kind in KINDS}
-        self.times = {kind: [t for one in all_raw for t in one[kind]["seconds"]] if delays else None for kind in KINDS}
+        self.demand = {kind: fmean(one[kind]["cpu"] for one in all_raw) for kind in (*TURN, "restore")}
+
+        def together(*kinds):
+            """The times of requests that were sent one after another."""
+            known = [one for one in all_raw if delays and all(kind in one for kind in kinds)]
+            return [times for one in known for times in zip(*(one[kind]["seconds"] for kind in kinds))]
+
+        self.turns, self.lost, self.takeovers = together(*TURN), together(*LOST), together("takeover")
+        self.nodes = raw["nodes"]
+        # Seconds of one thread: a session that a node leaves to others at its end; a start.
+        self.leave, self.start = (fmean(one.get(kind, 0.0) for one in all_raw) for kind in ("leave", "start"))
         self.joint = sorted((int(k), fmean(one["joint"][k] for one in all_raw)) for k in raw["joint"])
         self.snapshot_bytes, self.session_bytes = raw["snapshot_bytes"], raw["session_bytes"]
         self.tokens = {"append": raw["read_tokens"], "ask": raw["tokens"]}
 
     def delays_of(self, path):
-        """Takes the times of requests from a rehearsal's --calls instead: of its clients, as many as they are."""
-        times = {kind: [] for kind in KINDS}
+        """Takes the times of turns from a rehearsal's --calls instead: of its clients, as many as they are."""
         rows = [line.split("\t") for line in Path(path).read_text().splitlines()]
         # All sessions are made, and saved, at once; that is over when the last one is there.
         begin = max(float(row[0]) + float(row[1]) for row in rows if row[2] == "create") + 1
-        for began, seconds, kind, status, _ in rows:
-            if kind in times and status in ("200", "201") and float(began) > begin:
-                times[kind].append(float(seconds))
-        self.times.update({kind: found for kind, found in times.items() if found})
+        clients = {}
+        for began, seconds, kind, status, _, client in rows:
+            if kind != "turn" and float(began) > begin:
+                clients.setdefault(client, []).append((kind, status, float(seconds)))
+        self.turns = [
+            tuple(seconds for _, _, seconds in calls[k : k + 3])
+            for calls in clients.values()
+            for k in range(len(calls) - 2)
+            if [call[:2] for call in calls[k : k + 3]] == [(kind, "200") for kind in TURN]
+        ]
 
-    def delay(self, kind, lot):
-        times = self.times[kind]
-        return max(0.0, lot.choice(times) - self.demand[kind]) if times else 0.0
+    def turn(self, lot):
+        """The delays of a turn's requests."""
+        times = lot.choice(self.turns) if self.turns else (0.0,) * 3
+        return [max(0.0, seconds - self.demand[kind]) for kind, seconds in zip(TURN, times)]
+
+    def lost_session(self, lot, tries):
+        """What a client waits after a kill, beside the engine; `tries` nodes are asked for what is nowhere."""
+        if not self.lost:
+            return 0.0
+        missing, gone, restore = lot.choice(self.lost)
+        return (missing + gone) * tries / self.nodes + max(0.0, restore - self.demand["restore"])
+
+    def takeover(self, lot):
+        """What an append takes longer where the session has moved, without what restoring it takes of the engine."""
+        if not self.takeovers:
+            return 0.0
+        return max(0.0, lot.choice(self.takeovers)[0] - lot.choice(self.turns)[0] - self.demand["restore"])
 
     def gain(self, n):
         """How many times as fast n answers together are as one after another; constant above what was measured."""
@@ -85,54 +116,70 @@ class Clock:
         self.now = end
 
 
-class Engine:
-    """A node's model: jobs in turns, answers in joint passes. A job is [kind, seconds left, call at its end]."""
+class Machine:
+    """Engines of nodes, with one processor each, and work beside them. More of it than processors slows all of it.
 
-    def __init__(self, clock, measured):
-        self.clock, self.measured = clock, measured
-        self.jobs, self.since, self.epoch, self.busy = [], 0.0, 0, 0.0
+    An engine's jobs take turns; answers go on in joint passes. A job is [node, kind, seconds left, call at its end],
+    one without a node a thread of its own."""
+
+    def __init__(self, clock, measured, processors):
+        self.clock, self.measured, self.processors = clock, measured, processors
+        self.jobs, self.since, self.epoch = [], 0.0, 0
 
     def _rates(self):
-        n = len(self.jobs)
-        n_asks = sum(job[0] == "ask" for job in self.jobs)
-        joint = self.measured.gain(n_asks) / n if n_asks else 0.0
-        return [joint if job[0] == "ask" else 1 / n for job in self.jobs]
+        n_jobs, n_asks, n_threads = {}, {}, 0
+        for node, kind, _, _ in self.jobs:
+            if node is None:
+                n_threads += 1
+            else:
+                n_jobs[node] = n_jobs.get(node, 0) + 1
+                n_asks[node] = n_asks.get(node, 0) + (kind == "ask")
+        share = min(1.0, self.processors / max(1, len(n_jobs) + n_threads))
+
+        def rate(node, kind):
+            if node is None:
+                return share
+            return share * (self.measured.gain(n_asks[node]) if kind == "ask" else 1) / n_jobs[node]
+
+        return [rate(node, kind) for node, kind, _, _ in self.jobs]
 
     def _advance(self):
         passed = self.clock.now - self.since
         if self.jobs:
-            self.busy += passed
             for job, rate in zip(self.jobs, self._rates()):
-                job[1] -= passed * rate
+                job[2] -= passed * rate
+            for node in {job[0] for job in self.jobs} - {None}:
+                node.busy += passed
         self.since = self.clock.now
 
     def _plan(self):
         self.epoch += 1
         if self.jobs:
-            left = min(max(0.0, job[1]) / rate for job, rate in zip(self.jobs, self._rates()))
+            left = min(max(0.0, job[2]) / rate for job, rate in zip(self.jobs, self._rates()))
             self.clock.after(left, self._end, self.epoch)
 
-    def add(self, kind, done):
+    def add(self, node, kind, seconds, done):
         self._advance()
-        self.jobs.append([kind, self.measured.demand[kind], done])
+        self.jobs.append([node, kind, seconds, done])
         self._plan()
 
     def _end(self, epoch):
         if epoch != self.epoch:
             return
         self._advance()
-        ended = [job for job in self.jobs if job[1] <= 1e-9]
-        self.jobs = [job for job in self.jobs if job[1] > 1e-9]
+        ended = [job for job in self.jobs if job[2] <= 1e-9]
+        self.jobs = [job for job in self.jobs if job[2] > 1e-9]
         self._plan()
         for job in ended:
-            job[2](True)
+            job[3](True)
 
-    def die(self):
+    def die(self, node):
         self._advance()
-        lost, self.jobs = self.jobs, []
+        lost = [job for job in self.jobs if job[0] is node]
+        self.jobs = [job for job in self.jobs if job[0] is not node]
         self._plan()
         for job in lost:
-            job[2](False)
+            job[3](False)
 
 
 class Store:
@@ -155,10 +202,18 @@ class Store:
 
 
 class Node:
-    def __init__(self, clock, measured):
-        self.engine, self.up, self.life = Engine(clock, measured), True, 0
+    def __init__(self, machine):
+        self.machine, self.up, self.life, self.busy = machine, True, 0, 0.0
         self.kept = {}  # by life: whether it ended gracefully
         self.held = 0  # sessions in its budget
+
+    def work(self, kind, done):
+        """A job of the engine; done(False) if the node dies first."""
+        self.machine.add(self, kind, self.machine.measured.demand[kind], done)
+
+    def wait(self, seconds, then):
+        """What a request takes beside the engine, on the node's machine."""
+        self.machine.add(None, "", seconds, lambda _: then())
 
 
 class Fleet:
@@ -166,7 +221,9 @@ class Fleet:
         self.m, self.o = measured, options
         self.clock, self.lot = Clock(), random.Random(options.seed)
         self.store = Store(self.clock, options.bandwidth, options.store_seconds)
-        self.nodes = [Node(self.clock, measured) for _ in range(options.nodes)]
+        machine = lambda processors: Machine(self.clock, measured, processors)
+        shared = machine(options.processors) if options.processors else None
+        self.nodes = [Node(shared or machine(math.inf)) for _ in range(options.nodes)]
         self.times, self.by_kind, self.restores, self.takeovers, self.refused = [], {}, 0, 0, 0
         for _ in range(options.sessions):
             Session(self)
@@ -193,13 +250,23 @@ class Fleet:
     def die(self, node, kept):
         """kept: a graceful end, after which sessions are in the store as they were; jobs are done before it."""
         if not kept:
-            node.engine.die()
+            node.machine.die(node)
         node.kept[node.life] = kept
+        n_left = node.held if kept else 0
         node.up, node.life, node.held = False, node.life + 1, 0
-        self.clock.after(self.o.down, self._again, node)
+        threads = self.o.leaving
 
-    def _again(self, node):
-        node.up = True
+        def ended():
+            nonlocal threads
+            threads -= 1
+            if threads <= 0:
+                self.clock.after(self.o.down, node.wait, self.m.start, again)
+
+        def again():
+            node.up = True
+
+        for _ in range(threads):
+            node.wait(n_left / threads * self.m.leave, ended)
 
     def run(self):
         self.clock.run(self.o.seconds)
@@ -227,34 +294,37 @@ class Session:
 
     def go(self, k):
         """Request k of a turn: append, ask, save."""
+        if k == 0:
+            self.delays = self.f.m.turn(self.f.lot)
         if k == 3 or k == 2 and self.f.lot.random() >= self.f.o.saves:
             self.f.times.append((self.began, self.f.clock.now - self.began))
             return self.f.clock.after(self.f.lot.expovariate(1 / self.f.o.think), self.begin)
         if not self.here():
             return self.elsewhere(k)
-        kind = ("append", "ask", "save")[k]
+        kind = TURN[k]
         asked = self.f.clock.now
 
         def done(whole):
             if not whole:
                 return self.restore()
-            delay = self.f.m.delay(kind, self.f.lot)
+            delay = self.delays[k]
             if kind == "save":
-                self.f.store.move(self.f.m.snapshot_bytes, lambda: self.f.clock.after(delay, told))
+                self.f.store.move(self.f.m.snapshot_bytes, lambda: self.node.wait(delay, told))
             else:
-                self.f.clock.after(delay, told)
+                self.node.wait(delay, told)
 
         def told():
             self.f.by_kind.setdefault(kind, []).append(self.f.clock.now - asked)
             self.go(k + 1)
 
-        self.node.engine.add(kind, done)
+        self.node.work(kind, done)
 
     def elsewhere(self, k):
         """The node that had the session has it no more; request k is sent."""
         if self.node.kept.get(self.life, False):
             self.f.takeovers += 1
-            self.load(lambda: self.go(k))
+            wait = self.f.m.takeover(self.f.lot)
+            self.load(lambda: self.node.wait(wait, lambda: self.go(k)))
         else:
             self.restore()
 
@@ -262,9 +332,8 @@ class Session:
         """The client's requests: one that finds nothing, a deletion that finds nothing, a restore; then the turn.
         What finds nothing is sent to server after server."""
         self.f.restores += 1
-        asked = 2 * min(len(self.f.nodes), self.f.o.tries)
-        wait = sum(self.f.m.delay(kind, self.f.lot) for kind in ("append",) * asked + ("restore",))
-        self.load(lambda: self.f.clock.after(wait, self.go, 0))
+        wait = self.f.m.lost_session(self.f.lot, min(len(self.f.nodes), self.f.o.tries))
+        self.load(lambda: self.node.wait(wait, lambda: self.go(0)))
 
     def load(self, then):
         """From the store into a node that is up."""
@@ -277,7 +346,7 @@ class Session:
         def read():
             if not self.here():
                 return self.load(then)
-            self.node.engine.add("restore", lambda whole: then() if whole else self.load(then))
+            self.node.work("restore", lambda whole: then() if whole else self.load(then))
 
         self.f.store.move(self.f.m.snapshot_bytes, read)
 
@@ -296,7 +365,7 @@ def simulate(measured, options):
         "turns_a_second": len(times) / options.seconds,
         "p50": quantile(times, 0.5),
         "p99": quantile(times, 0.99),
-        "busy": sum(n.engine.busy for n in fleet.nodes) / options.seconds / len(fleet.nodes),
+        "busy": sum(n.busy for n in fleet.nodes) / options.seconds / len(fleet.nodes),
         "restores": fleet.restores,
         "takeovers": fleet.takeovers,
         "by_kind": {k: (quantile(v, 0.5), quantile(v, 0.99)) for k, v in fleet.by_kind.items()},
@@ -319,6 +388,8 @@ def arguments():
     parser.add_argument("--room", type=int, default=0, help="sessions that a node's budget has room for; 0: any number")
     parser.add_argument("--tries", type=int, default=9, help="servers that a proxy asks for a session, at most")
     parser.add_argument("--down", type=float, default=2)
+    parser.add_argument("--processors", type=int, default=0, help="all nodes, clients and proxies are on one machine")
+    parser.add_argument("--leaving", type=int, default=8, help="threads with which a node hands its sessions over")
     parser.add_argument("--storm", type=float, default=0, help="share of the nodes that die at once, after a third")
     parser.add_argument("--saves", type=float, default=1, help="share of the turns that end with a save")
     parser.add_argument("--bandwidth", type=float, default=1e9, help="of the store, bytes a second")

@@ -15,7 +15,7 @@ ASK = 0.5
 def measured(joint=None, ask=ASK, snapshot=1000):
     kinds = {"append": 1e-8, "ask": ask, "save": 1e-8, "restore": 1e-8}
     raw = {kind: {"cpu": cpu, "seconds": [cpu]} for kind, cpu in kinds.items()}
-    raw.update(joint=joint or {"1": 1.0}, snapshot_bytes=snapshot, session_bytes=1, read_tokens=10, tokens=20)
+    raw.update(nodes=4, joint=joint or {"1": 1.0}, snapshot_bytes=snapshot, session_bytes=1, read_tokens=10, tokens=20)
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(raw, file)
         file.flush()
@@ -25,7 +25,8 @@ def measured(joint=None, ask=ASK, snapshot=1000):
 def options(**given):
     base = {
         "nodes": 1, "sessions": 1, "seconds": 20000, "think": 10.0, "kill_every": 0, "down": 2, "storm": 0, "room": 0,
-        "tries": 9, "kill_share": 0.5, "saves": 1, "bandwidth": 1e12, "store_seconds": 0.0, "seed": 1,
+        "tries": 9, "processors": 0, "leaving": 8, "kill_share": 0.5, "saves": 1, "bandwidth": 1e12,
+        "store_seconds": 0.0, "seed": 1,
     }  # fmt: skip
     return Namespace(**{**base, **given})
 
@@ -49,6 +50,21 @@ class FleetTest(unittest.TestCase):
             r = simulate(measured(), options(sessions=n, think=n * ASK / load, seconds=30000))
             self.assertAlmostEqual(r["busy"], load, delta=0.02)
             self.assertAlmostEqual(mean(r), ASK / (1 - load), delta=0.07 * ASK / (1 - load))
+
+    def test_nodes_on_one_machine_share_its_processors(self):
+        """Two engines that are always busy have a processor each, or half of one."""
+        for processors, turns in ((0, 2), (2, 2), (1, 1)):
+            r = simulate(measured(), options(nodes=2, sessions=40, think=1e-6, seconds=1000, processors=processors))
+            self.assertAlmostEqual(r["turns_a_second"], turns / ASK, delta=0.05)
+
+    def test_sessions_that_leave_a_node_slow_the_others_of_its_machine(self):
+        lasting = measured()
+        lasting.leave = 1.0  # of ten sessions: ten seconds of eight threads
+        slow = options(nodes=4, sessions=40, seconds=2000, kill_every=100, kill_share=0.0)
+        apart = simulate(lasting, slow)
+        together = simulate(lasting, options(**{**vars(slow), "processors": 1}))
+        self.assertGreater(apart["takeovers"], 100)
+        self.assertGreater(mean(together), 1.2 * mean(apart))
 
     def test_joint_answers_raise_the_most_that_a_node_does(self):
         alone = simulate(measured(), options(sessions=8, think=1e-6, seconds=1000))
