@@ -1,6 +1,7 @@
 // weir-plugin: weights
 // SPDX-License-Identifier: Apache-2.0
 // F32, F16 and BF16: a panel is [n_in][16] elements in their storage type, multiplied with F32 activations.
+#include <algorithm>
 #include <cstring>
 
 #include "backend/cpu/pack.h"
@@ -23,9 +24,14 @@ HWY_BEFORE_NAMESPACE();
 namespace weir::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+// The first rows of several fetch the panels' weights ahead, into the second cache, across the ends of panels; later
+// rows find them there. A single row reads more panels at once instead.
+constexpr int64_t kFetchAhead = 2048;
+
 template <DType kType, int kRows, int kPanels>
 HWY_INLINE void PlainTile(const ProductArgs& args, int64_t panel, int64_t row) {
   constexpr int kBytes = kType == DType::kF32 ? 4 : 2;
+  const int64_t panel_bytes = args.w->panel_bytes();
   const DF df;
   const float* x = args.x + row * args.x_stride;
   const uint8_t* w[kPanels];
@@ -38,15 +44,24 @@ HWY_INLINE void PlainTile(const ProductArgs& args, int64_t panel, int64_t row) {
     for (int i = 0; i < kPanels * kVectors; ++i) sum[r][i] = hn::Zero(df);
   }
   for (int64_t k = 0; k < args.w->n_in(); ++k) {
+    if (kRows > 1 && row == 0) {
+      const int64_t at = k * kPanel * kBytes + kFetchAhead, skip = at < panel_bytes ? 0 : (kPanels - 1) * panel_bytes;
+      WEIR_UNROLL
+      for (int p = 0; p < kPanels; ++p) __builtin_prefetch(w[p] + at + skip, 0, 2);
+    }
     WEIR_UNROLL
     for (int p = 0; p < kPanels; ++p) {
+      VF weights[kVectors];
       WEIR_UNROLL
-      for (int v = 0; v < kVectors; ++v) {
-        const VF weights = LoadPlain<kType>(w[p] + (k * kPanel + v * kLanes) * kBytes);
+      for (int v = 0; v < kVectors; ++v) weights[v] = LoadPlain<kType>(w[p] + (k * kPanel + v * kLanes) * kBytes);
+      // One activation at a time: six of them beside twelve sums are more than AVX2's registers.
+      WEIR_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        const VF activation = hn::Set(df, x[r * args.x_stride + k]);
         WEIR_UNROLL
-        for (int r = 0; r < kRows; ++r) {
+        for (int v = 0; v < kVectors; ++v) {
           VF& s = sum[r][p * kVectors + v];
-          s = hn::MulAdd(hn::Set(df, x[r * args.x_stride + k]), weights, s);
+          s = hn::MulAdd(activation, weights[v], s);
         }
       }
     }
@@ -61,23 +76,44 @@ HWY_INLINE void PlainTile(const ProductArgs& args, int64_t panel, int64_t row) {
   }
 }
 
+constexpr int kMostRows = kLanes >= 8 ? 6 : 3;  // of a tile: its sums fit in the registers
+// Panels of a tile of so many rows: enough sums to keep the multipliers busy.
+constexpr int PanelsFor(int n_rows) { return std::max(1, (n_rows == 1 ? 8 : 12) / (n_rows * kVectors)); }
+
+// The last rows, fewer than kMostRows.
 template <DType kType, int kRows, int kPanels>
-void PlainPanels(const ProductArgs& args, int64_t& panel) {
+HWY_INLINE void LastRows(const ProductArgs& args, int64_t panel, int64_t row) {
+  if constexpr (kRows > 0) {
+    if (args.n_rows - row == kRows) return PlainTile<kType, kRows, kPanels>(args, panel, row);
+    LastRows<kType, kRows - 1, kPanels>(args, panel, row);
+  }
+}
+
+template <DType kType, int kPanels>
+void ManyRows(const ProductArgs& args, int64_t& panel) {
   for (; panel + kPanels <= args.n_panels; panel += kPanels) {
     int64_t row = 0;
-    for (; row + kRows <= args.n_rows; row += kRows) PlainTile<kType, kRows, kPanels>(args, panel, row);
-    for (; row < args.n_rows; ++row) PlainTile<kType, 1, kPanels>(args, panel, row);
+    for (; row + kMostRows <= args.n_rows; row += kMostRows) PlainTile<kType, kMostRows, kPanels>(args, panel, row);
+    LastRows<kType, kMostRows - 1, kPanels>(args, panel, row);
+  }
+}
+
+// Fewer than kMostRows in all.
+template <DType kType, int kRows>
+void FewRows(const ProductArgs& args, int64_t& panel) {
+  if constexpr (kRows > 0) {
+    if (args.n_rows < kRows) return FewRows<kType, kRows - 1>(args, panel);
+    constexpr int kPanels = PanelsFor(kRows);
+    for (; panel + kPanels <= args.n_panels; panel += kPanels) PlainTile<kType, kRows, kPanels>(args, panel, 0);
   }
 }
 
 template <DType kType>
 void Plain(const ProductArgs& args) {
-  constexpr int kRows = kLanes >= 8 ? 6 : 3;  // sums that fit in the registers
-  constexpr int kPanels = kLanes >= 16 ? 2 : 1;
   int64_t panel = 0;
-  if (args.n_rows < kRows) PlainPanels<kType, 1, kLanes >= 16 ? 8 : kLanes >= 8 ? 4 : 2>(args, panel);
-  PlainPanels<kType, kRows, kPanels>(args, panel);
-  PlainPanels<kType, kRows, 1>(args, panel);
+  if (args.n_rows < kMostRows) FewRows<kType, kMostRows - 1>(args, panel);
+  ManyRows<kType, PanelsFor(kMostRows)>(args, panel);
+  ManyRows<kType, 1>(args, panel);
 }
 
 void PlainImpl(const ProductArgs& args) {
