@@ -48,6 +48,8 @@ SHAPES = {
     "qwen3.5-0.8b": Shape("qwen35", 24, 1024, 8, 2, 256, 3584, 248320, 262144, 1e7, True),
     # Six of Qwen3-30B-A3B's 48 layers and a smaller vocabulary; n_ff is an expert's.
     "qwen3-a3b-6l": Shape("qwen3moe", 6, 2048, 32, 4, 128, 768, 32000, 32768, 1e6, False, 128, 8),
+    # With the words around pictures; its encoder is eyes.py's shape of the same name.
+    "qwen3-vl-2b": Shape("qwen3vl", 28, 2048, 16, 8, 128, 6144, 151936, 262144, 5e6, True),
     "llama3-8b": Shape("llama", 32, 4096, 32, 8, 128, 14336, 128256, 8192, 5e5, False),
 }
 TYPES = {
@@ -81,10 +83,10 @@ class Weights:
         return pool[self.rng.integers(0, len(pool), rows)]
 
 
-def add_vocabulary(out, n_vocab):
-    """Text is encoded as bytes; the other ids are words that match no text."""
+def add_vocabulary(out, n_vocab, marks=()):
+    """Text is encoded as bytes; the other ids are words that match no text, and control tokens of these names."""
     control, unknown, normal, byte = 3, 2, 1, 6
-    tokens = [("<unk>", unknown), ("<s>", control), ("</s>", control)]
+    tokens = [("<unk>", unknown), ("<s>", control), ("</s>", control)] + [(mark, control) for mark in marks]
     tokens += [(f"<0x{i:02X}>", byte) for i in range(256)]
     tokens += [(f"\u2581word{i}", normal) for i in range(len(tokens), n_vocab)]
     out.add_tokenizer_model("llama")
@@ -150,6 +152,9 @@ def write(shape, kind, name, path, seed, vocab):
         out.add_ssm_time_step_rank(DELTA_HEADS)
         out.add_ssm_inner_size(DELTA_HEADS * DELTA_DIM)
         out.add_full_attention_interval(4)
+    if shape.architecture == "qwen3vl":
+        out.add_rope_dimension_sections([24, 20, 20, 0])
+        out.add_uint32("qwen3vl.n_deepstack_layers", 3)
     out.add_rope_freq_base(shape.rope_base)
     out.add_layer_norm_rms_eps(1e-5)
     out.add_vocab_size(shape.n_vocab)
@@ -160,7 +165,9 @@ def write(shape, kind, name, path, seed, vocab):
     if vocab:
         add_bpe_vocabulary(out, shape.n_vocab, vocab)
     else:
-        add_vocabulary(out, shape.n_vocab)
+        add_vocabulary(
+            out, shape.n_vocab, ("<|vision_start|>", "<|vision_end|>") if shape.architecture == "qwen3vl" else ()
+        )
     weights = Weights(kind, seed)
 
     def matrix(tensor, rows, cols):
@@ -192,7 +199,7 @@ def write(shape, kind, name, path, seed, vocab):
         if shape.architecture == "qwen2":
             for tensor, n in (("attn_q", q), ("attn_k", kv), ("attn_v", kv)):
                 out.add_tensor(blk + tensor + ".bias", np.zeros(n, dtype=np.float32))
-        if shape.architecture == "qwen3moe":
+        if shape.architecture in ("qwen3moe", "qwen3vl"):
             ones(blk + "attn_q_norm", shape.head_dim)
             ones(blk + "attn_k_norm", shape.head_dim)
         ones(blk + ("post_attention_norm" if hybrid else "ffn_norm"), shape.n_embd)
