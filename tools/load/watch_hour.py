@@ -102,8 +102,11 @@ def watch(args, video, pot, policy, every):
         "-o",
         "json",
     ]
-    out = subprocess.run(command, check=True, stdin=subprocess.DEVNULL, capture_output=True, text=True).stdout
-    return [json.loads(line) for line in out.splitlines()]
+    command += ["--chat-template", args.chat_template] if args.chat_template else []
+    run = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if run.returncode:
+        sys.exit(f"watch_hour: {run.stderr.strip().splitlines()[-1]}")
+    return [json.loads(line) for line in run.stdout.splitlines()]
 
 
 def never_forgets(args, rows, seconds):
@@ -164,6 +167,7 @@ def main():
         help="how far the runs that never forget go; their time grows with the square",
     )
     parser.add_argument("--side", type=int, default=320, help="width of the looped video")
+    parser.add_argument("--chat-template", help="for a model without one")
     parser.add_argument("-t", "--threads", type=int, default=1)
     args = parser.parse_args()
     plt = pyplot()  # needed only after an hour: report a missing module now

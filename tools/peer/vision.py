@@ -15,7 +15,10 @@ own).
 Since May 2025 llama.cpp puts CLIP's class token after the patches, but assigns positions and takes rows as if it came
 first: every patch gets its neighbour's position, the first patch's row is lost, and the class token's row is used (its
 issue 25814). --cls-first puts it first again, as its pull request 25844 does, through a library preloaded before
-llama.cpp's (needs a C compiler). Without it the two cannot agree.
+llama.cpp's (needs a C compiler). Without it the two cannot agree. InternVL's encoder has the same defect in a place of
+its own: --shift-positions gives weir a copy of the file in which each patch has the position that llama.cpp gives it.
+--around TEXT: what the reference processor writes before and after a picture and llama.cpp leaves out (Gemma 3: two
+line ends).
 
 Prints a JSON line per answer: how many tokens are the same, and the gap of llama.cpp's top two logits where they
 diverge; then a summary. A divergence at a gap below 0.05 is excused: llama.cpp's GELU is an approximation from a table
@@ -27,6 +30,7 @@ import argparse
 import ctypes
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -129,6 +133,17 @@ class Peer:
         return ids, gaps
 
 
+def shifted(mmproj, folder):
+    """A copy whose class token has the last position and whose patches have their predecessors'."""
+    path = Path(folder) / "shifted.gguf"
+    shutil.copy(mmproj, path)
+    reader = gguf.GGUFReader(path, "r+")
+    positions = next(tensor.data for tensor in reader.tensors if tensor.name == "v.position_embd.weight")
+    positions[:] = np.roll(positions, 1, axis=0)
+    reader.data.flush()
+    return str(path)
+
+
 def weir_answer(args, picture, prompt, chat, n_predict):
     """Tokens: the last ones of the trace."""
     with tempfile.TemporaryDirectory() as folder:
@@ -140,7 +155,7 @@ def weir_answer(args, picture, prompt, chat, n_predict):
                 "-m",
                 args.model,
                 "--mmproj",
-                args.mmproj,
+                args.weir_mmproj,
                 "--image",
                 str(picture),
                 "-p",
@@ -212,6 +227,8 @@ def main():
     parser.add_argument("-n", type=int, default=48)
     parser.add_argument("-t", "--threads", type=int, default=2)
     parser.add_argument("--cls-first", action="store_true", help="see above")
+    parser.add_argument("--shift-positions", action="store_true", help="see above")
+    parser.add_argument("--around", default="", metavar="TEXT", help="see above; \\n is a line end")
     args = parser.parse_args()
     if args.cls_first:
         restart_with_shim()
@@ -221,7 +238,9 @@ def main():
     peer = Peer(args)
     marker = mtmd.mtmd_default_marker().decode()
     failed, counts = False, {"own_size": [0, 0, 0], "resized": [0, 0, 0]}
+    around = args.around.replace("\\n", "\n")
     with tempfile.TemporaryDirectory() as folder:
+        args.weir_mmproj = shifted(args.mmproj, folder) if args.shift_positions else args.mmproj
         if args.questions:
             pictures = [(path, "own_size", asked) for path, asked in asked_pictures(args.questions, args.pictures)]
         else:
@@ -229,7 +248,7 @@ def main():
         for picture, kind, asked in pictures + [(Path(path), "resized", prompts) for path in args.image]:
             for prompt in asked:
                 for chat in (False, True):
-                    text = marker + prompt
+                    text = around + marker + around + prompt
                     theirs, gaps = peer.answer(picture, peer.chat(text) if chat else text, args.n)
                     ours = weir_answer(args, picture, prompt, chat, args.n)
                     same = next(
