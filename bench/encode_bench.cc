@@ -49,10 +49,11 @@ Status Run(const Flags& flags) {
     if (k > 0) seconds.push_back(SecondsSince(start));
   }
   std::sort(seconds.begin(), seconds.end());
-  fmt::print("{{\"file\": \"{}\", \"side\": {}, \"rows\": {}, \"threads\": {}, \"seconds\": {:.5f}, \"least\": {:.5f}, "
-             "\"largest\": {:.5f}}}\n",
-             flags.file.substr(flags.file.find_last_of('/') + 1), side, n_rows, flags.threads,
-             seconds[seconds.size() / 2], seconds.front(), seconds.back());
+  fmt::print(
+      "{{\"file\": \"{}\", \"side\": {}, \"rows\": {}, \"threads\": {}, \"seconds\": {:.5f}, \"least\": {:.5f}, "
+      "\"largest\": {:.5f}}}\n",
+      flags.file.substr(flags.file.find_last_of('/') + 1), side, n_rows, flags.threads, seconds[seconds.size() / 2],
+      seconds.front(), seconds.back());
   return Status();
 }
 
