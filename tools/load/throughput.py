@@ -56,6 +56,32 @@ class Answer:
         return sum(begin < t <= end for t in self.times) * self.n_tokens / len(self.times)
 
 
+def prompts_of(n, n_words):
+    words = "the river carries what the rain gives and keeps what it can hold".split()
+    return [" ".join(words[(i * (k + 1) + k) % len(words)] for i in range(n_words)) for k in range(n)]
+
+
+def in_turn(port, prompts, n_tokens):
+    """The answers, one after another, and tokens a second while they are written."""
+    answers = [Answer(port, prompt, n_tokens) for prompt in prompts]
+    for answer in answers:
+        answer.run()
+    seconds = sum(a.times[-1] - a.times[0] for a in answers)
+    return answers, sum(a.tokens_between(a.times[0], a.times[-1]) for a in answers) / seconds
+
+
+def at_once(port, prompts, n_tokens):
+    """The same while all are written."""
+    answers = [Answer(port, prompt, n_tokens) for prompt in prompts]
+    threads = [threading.Thread(target=a.run) for a in answers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    begin, end = max(a.times[0] for a in answers), min(a.times[-1] for a in answers)
+    return answers, sum(a.tokens_between(begin, end) for a in answers) / (end - begin)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program")
@@ -81,25 +107,11 @@ def main():
                 break
         if not port:
             raise SystemExit("the server does not serve")
-        words = "the river carries what the rain gives and keeps what it can hold".split()
-        prompts = [
-            " ".join(words[(i * (k + 1) + k) % len(words)] for i in range(args.prompt_words)) for k in range(args.n)
-        ]
+        prompts = prompts_of(args.n, args.prompt_words)
         ratios, same = [], 0
         for number in range(args.rounds):
-            alone = [Answer(port, prompt, args.tokens) for prompt in prompts]
-            for answer in alone:
-                answer.run()
-            seconds = sum(a.times[-1] - a.times[0] for a in alone)
-            one = sum(a.tokens_between(a.times[0], a.times[-1]) for a in alone) / seconds
-            together = [Answer(port, prompt, args.tokens) for prompt in prompts]
-            threads = [threading.Thread(target=a.run) for a in together]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-            begin, end = max(a.times[0] for a in together), min(a.times[-1] for a in together)
-            many = sum(a.tokens_between(begin, end) for a in together) / (end - begin)
+            alone, one = in_turn(port, prompts, args.tokens)
+            together, many = at_once(port, prompts, args.tokens)
             ratios.append(many / one)
             same += sum(a.text == b.text for a, b in zip(alone, together))
             print(
