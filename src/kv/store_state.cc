@@ -61,7 +61,9 @@ bool Unpack(const uint8_t* from, SlotMeta* m) {
   std::memcpy(&m->t_src_ms, from + 8, 8);
   std::memcpy(&m->token_id, from + 16, 4);
   std::memcpy(&m->row, from + 22, 2);
-  if (from[20] > static_cast<uint8_t>(Modality::kVideo) || from[21] > 1 || m->token_id < -kMaxColumns) return false;
+  if (from[20] > static_cast<uint8_t>(Modality::kVideo) || from[21] > 1 ||
+      m->token_id < VisualId(kMaxColumns, kMaxSteps))
+    return false;
   m->modality = static_cast<Modality>(from[20]);
   m->pinned = from[21] != 0;
   return true;
