@@ -6,7 +6,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <string>
@@ -448,6 +451,37 @@ TEST(VideoTime, Qwen25VlCountsSeconds) {
 
 TEST(VideoTime, Qwen2VlCountsPairs) {
   EXPECT_EQ(Axis(kFamilies[0], {0, 500, 1000, 1500, 90'000}), (std::vector<int32_t>{0, 1, 2}));
+}
+
+// The file says how many steps a second has; without the key it is two, and a number out of bounds is named.
+TEST(VideoTime, StepsOfASecondAreTheFiles) {
+  const std::string path = ::testing::TempDir() + "steps.gguf", key = "clip.vision.tokens_per_second";
+  std::ifstream in(VisionDir() + "qwen25vl_merger.gguf", std::ios::binary);
+  const std::string good((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  const size_t at = good.find(key);
+  ASSERT_NE(at, std::string::npos);
+  const auto load = [&](const std::string& bytes, double* steps) {
+    std::ofstream(path, std::ios::binary) << bytes;
+    const auto file = std::move(GgufFile::Open(path)).value();
+    auto backend = MakeRefBackend();
+    Ledger ledger;
+    const auto encoder = LoadEncoder(*file, *backend, ledger);
+    if (encoder.ok()) *steps = (*encoder)->config().pairing.steps_per_second;
+    return encoder.status();
+  };
+  // Behind the key: its type, then 32 bits.
+  const auto with = [&](const char* value) { return std::string(good).replace(at + key.size() + 4, 4, value, 4); };
+  double steps = 0;
+  ASSERT_TRUE(load(with("\x19\0\0\0"), &steps).ok());
+  EXPECT_EQ(steps, 25);
+  ASSERT_TRUE(load(std::string(good).replace(at, 1, "x"), &steps).ok());
+  EXPECT_EQ(steps, 2);
+  for (const char* bad : {"\0\0\0\0", "\xff\xff\xff\xff"}) {
+    const Status status = load(with(bad), &steps);
+    EXPECT_EQ(status.code(), StatusCode::kCorrupt);
+    EXPECT_NE(status.message().find(key), std::string::npos) << status.message();
+  }
+  std::remove(path.c_str());
 }
 
 // The words before a pair: the mean of its frames' times, from the video's own beginning.

@@ -156,6 +156,14 @@ class Watcher {
     return rules_->Repeat(n_due, t_ms_);
   }
 
+  // The last frame came: it waits for no other.
+  Status EndVideo() {
+    Session::AppendOptions append;
+    append.t_src_ms = t_ms_;
+    append.stop = &StopFlag();
+    return reader_.Interrupt(append);
+  }
+
   // The source was away: the stream says so, in words that the model reads.
   Status MarkGap(int64_t gap_ms) {
     const std::string words = fmt::format("[no picture for {:.0f} s]\n", std::ceil(static_cast<double>(gap_ms) / 1000));
@@ -402,6 +410,7 @@ Status Watch(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, 
     }
   }
   if (!StopFlag()) WEIR_RETURN_IF_ERROR(feed->status());
+  if (!StopFlag()) WEIR_RETURN_IF_ERROR(watcher.EndVideo());
   while (!StopFlag() && questions.Next(watcher.t_ms(), true, &question)) {
     WEIR_RETURN_IF_ERROR(watcher.Ask(question.text));
   }
