@@ -151,6 +151,21 @@ TEST_P(FramePairsTest, AChatSeesWhatTheProgramSees) {
   }
 }
 
+// Rules are about what has come: each frame is asked about, so none waits.
+TEST_P(FramePairsTest, RulesDoNotWaitForTheNextFrame) {
+  const ServerProcess server(Flags(), Model());
+  Client client(server);
+  const std::string id = client.Create({{"rule_tokens", 96}});
+  Frames(client, id, 0, 3);
+  EXPECT_EQ(SeenOf(client, id), kRows) << "no rule yet";
+  const HttpAnswer made = server.Post(kSessions + "/" + id + "/rules", {{"when", "who came? => sea"}});
+  ASSERT_EQ(made.status, 201) << made.body;
+  Frames(client, id, 3, 4);
+  EXPECT_EQ(SeenOf(client, id), 2 * kRows) << "a pair";
+  Frames(client, id, 4, 6);
+  EXPECT_EQ(SeenOf(client, id), 4 * kRows);
+}
+
 INSTANTIATE_TEST_SUITE_P(Families, FramePairsTest,
                          ::testing::Values(Family{"qwen25vl", "qwen25vl.gguf", "qwen25vl_merger.gguf"},
                                            Family{"qwen3vl", "qwen3vl_deepstack.gguf", "qwen3vl_merger.gguf"}),
