@@ -180,7 +180,7 @@ TEST(Axes, AnUnlimitedPotHasTheStreamsPositions) {
 // A line closes up when no frame has a token in it, a frame when nothing of it is held; frames keep their distance in
 // steps, but not more than the one before has tokens.
 TEST(Axes, FramesOfAVideoStandBehindEachOther) {
-  const auto frame = [](int64_t seq, int32_t steps, std::vector<int> rows, std::vector<SlotMeta>* to) {
+  const auto frame = [](int64_t seq, int32_t steps, const std::vector<int>& rows, std::vector<SlotMeta>* to) {
     for (const int row : rows) {
       SlotMeta m;
       m.seq = seq + row;
