@@ -109,7 +109,8 @@ WEIR_API weir_status weir_model_decode(const weir_model* model, const int32_t* i
 typedef struct weir_slot {
   int64_t seq;      /* its place in the stream; 0 is the first token ever read */
   int64_t t_ms;     /* its stream time */
-  int32_t token_id; /* below 0: a row of a picture that has -token_id columns */
+  int32_t token_id; /* below 0: a row of a picture that has -token_id % 131072 columns; what is above that is, for a
+                       frame of a video that stands behind the frame before it, 1 + its steps in time from there */
   uint8_t modality; /* 0 text, 1 picture, 2 frame of a video */
   uint8_t pinned;   /* non-zero: must be kept */
   uint16_t row;     /* its place in its picture or frame: seq - row is equal for all of these */

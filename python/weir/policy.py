@@ -108,7 +108,7 @@ class View:
 
     @property
     def token_id(self) -> npt.NDArray[np.int32]:
-        """Below 0: a row of a picture that has -token_id columns."""
+        """Below 0: a row of a picture that has -token_id % 131072 columns (weir_slot in weir.h)."""
         return self.slots["token_id"]
 
     @property

@@ -40,6 +40,7 @@ namespace {
 
 // Reads tokens as part of the user's turn.
 Status Say(weir_session* session, std::span<const int32_t> ids, uint32_t flags) {
+  WEIR_RETURN_IF_ERROR(EndFrames(session));
   const Session::AppendOptions append = AppendOptionsFor(session, (flags & WEIR_PINNED) != 0);
   const int64_t n_seen = session->session->n_seen();
   const Status status = session->session->Append(ids, append);
@@ -236,6 +237,7 @@ extern "C" {
 weir_status weir_session_begin_answer(weir_session* session, const weir_generate_options* options) {
   return Reading(session, [&]() -> Status {
     WEIR_ASSIGN_OR_RETURN(weir::Asked asked, weir::Prepare(session, options));
+    WEIR_RETURN_IF_ERROR(weir::EndFrames(session));
     weir::Begin(session, std::move(asked.sampler), std::move(asked.answer));
     return Status();
   });
@@ -269,6 +271,7 @@ weir_status weir_session_generate(weir_session* session, const weir_generate_opt
                                   weir_text_callback on_text, void* user, size_t* n_tokens, weir_end* end) {
   return Reading(session, [&]() -> Status {
     WEIR_ASSIGN_OR_RETURN(weir::Asked asked, weir::Prepare(session, options));
+    WEIR_RETURN_IF_ERROR(weir::EndFrames(session));
     weir::Begin(session, std::move(asked.sampler), std::move(asked.answer));
     return weir::Finish(session, on_text, user, n_tokens, end);
   });

@@ -40,6 +40,10 @@ Session::AppendOptions AppendOptionsFor(weir_session* session, bool pinned) {
   return append;
 }
 
+Status EndFrames(weir_session* session) {
+  return session->pictures == nullptr ? Status() : session->pictures->Interrupt(AppendOptionsFor(session, false));
+}
+
 void TellProgress(weir_session* session, int64_t n_done) {
   session->n_progress = n_done;
   if (session->on_progress != nullptr && session->on_progress(n_done, session->progress_user) != 0) {
@@ -53,6 +57,7 @@ Status Append(weir_session* session, std::span<const int32_t> ids, uint32_t flag
   if ((flags & ~uint32_t{WEIR_PINNED | WEIR_END_OF_PROMPT | WEIR_SPECIAL}) != 0) {
     return InvalidArgument("flags {} are not known", flags);
   }
+  WEIR_RETURN_IF_ERROR(EndFrames(session));
   Session::AppendOptions append = AppendOptionsFor(session, (flags & WEIR_PINNED) != 0);
   append.end_of_prompt = (flags & WEIR_END_OF_PROMPT) != 0;
   append.nll = nll;

@@ -265,6 +265,63 @@ TEST(CapiPictures, PixelsAndFilesAreTheSamePicture) {
   EXPECT_THROW(weir::SessionHandle(model, options), weir::Error);
 }
 
+// The first of two frames waits for the second one, for words, for an answer; it is saved and copied.
+TEST(CapiPictures, TwoFramesAreReadAsOne) {
+  weir_model_options model_options = WEIR_MODEL_OPTIONS_INIT;
+  const std::string vision = weir::SourceDir() + "/tests/golden/vision/", mmproj = vision + "qwen25vl_merger.gguf";
+  model_options.mmproj = mmproj.c_str();
+  const weir::ModelHandle model(vision + "qwen25vl.gguf", model_options);
+  weir_session_options options = WEIR_SESSION_OPTIONS_INIT;
+  options.pot_tokens = 256;
+  options.picture_side = 64;
+  const std::int32_t side = 40;  // 4 x 4 rows
+  std::vector<std::uint8_t> rgb(3 * side * side);
+  for (std::size_t i = 0; i < rgb.size(); ++i) rgb[i] = static_cast<std::uint8_t>(i * 7);
+  const auto n_video = [](const weir::SessionHandle& session) {
+    const weir_slot* slots = nullptr;
+    std::size_t n_slots = 0;
+    EXPECT_EQ(weir_session_slots(session.get(), 0, &slots, &n_slots), WEIR_OK);
+    int n = 0;
+    for (std::size_t i = 0; i < n_slots; ++i) {
+      if (slots[i].modality != 2) continue;
+      ++n;
+      EXPECT_EQ(-slots[i].token_id % 131072, 4) << "columns";
+    }
+    return n;
+  };
+  weir_generate_options writing = WEIR_GENERATE_OPTIONS_INIT;
+  writing.temperature = 0;
+  writing.max_tokens = 8;
+  writing.ignore_end = 1;
+  weir::SessionHandle one(model, options), two(model, options), three(model, options);
+  one.SeePixels(rgb.data(), side, side, 0);
+  EXPECT_EQ(n_video(one), 0);
+  one.SeePixels(rgb.data(), side, side, 500);
+  one.SeePixels(rgb.data(), side, side, 1000);
+  EXPECT_EQ(n_video(one), 16);
+  one.Say("so");
+  EXPECT_EQ(n_video(one), 32);
+  one.SeePixels(rgb.data(), side, side, 1500);
+  one.Generate(writing);
+  EXPECT_EQ(n_video(one), 48);
+  two.SeePixels(rgb.data(), side, side, 0);
+  three.Restore(two.Save());
+  weir_session* raw = nullptr;
+  ASSERT_EQ(weir_session_fork(two.get(), nullptr, &raw), WEIR_OK) << weir_last_error();
+  std::string text;
+  const auto keep = [](const char* piece, std::size_t n, void* to) {
+    static_cast<std::string*>(to)->append(piece, n);
+    return 0;
+  };
+  const std::string question = "what?", answer = two.Ask(question, writing);
+  EXPECT_EQ(answer, three.Ask(question, writing));
+  EXPECT_EQ(weir_session_ask(raw, question.data(), question.size(), &writing, keep, &text, nullptr, nullptr), WEIR_OK);
+  EXPECT_EQ(answer, text);
+  weir_session_close(raw);
+  EXPECT_EQ(n_video(two), 16);
+  EXPECT_EQ(n_video(three), 16);
+}
+
 class CapiRecall : public ::testing::Test {
  protected:
   void SetUp() override {

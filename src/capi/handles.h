@@ -231,6 +231,9 @@ Status Write(T value, T* out) {
 // How a call reads: time, pins, and what the caller's progress function says.
 Session::AppendOptions AppendOptionsFor(weir_session* session, bool pinned);
 
+// Before anything but frames is read: one that waits for the next is read (FrameStore::Interrupt()).
+Status EndFrames(weir_session* session);
+
 // Tells the caller's progress function; it may set `stop`.
 void TellProgress(weir_session* session, int64_t n_done);
 

@@ -59,6 +59,7 @@ Result<Rule> RuleFor(std::string_view when, const weir_rule_options& given) {
 
 Status CheckRules(weir_session* session) {
   if (!session->rules || session->rules->empty()) return Status();
+  WEIR_RETURN_IF_ERROR(EndFrames(session));  // rules are about what was seen until now
   Session& stream = *session->session;
   std::vector<RuleEvent> events;
   const int64_t t_ms = std::max<int64_t>(stream.t_newest_ms(), 0);

@@ -83,6 +83,10 @@ Result<std::span<const float>> PictureEncoder::EncodePixels(const float* pixels,
   return Thin(images_->EncodePixels(pixels, observer, BeginPicture()));
 }
 
+Result<std::span<const float>> PictureEncoder::EncodePair(const float* first, const float* second) {
+  return Thin(images_->EncodePair(first, second, nullptr, BeginPicture()));
+}
+
 Result<std::span<const float>> PictureEncoder::Thin(std::span<float> rows) {
   parts_.assign(images_->parts().begin(), images_->parts().end());
   if (pruner_ == nullptr || n_rows_ == images_->config().n_rows) return std::span<const float>(rows);

@@ -42,6 +42,9 @@ class PictureEncoder {
   // The same for the output of Prepare(), encoded as a frame of a video.
   Result<std::span<const float>> EncodePixels(const float* pixels, const VisionObserver* observer = nullptr);
 
+  // The same for two frames of a video as one (ImageEncoder::EncodePair()).
+  Result<std::span<const float>> EncodePair(const float* first, const float* second);
+
   // Reads a picture into a session: its rows, and the words of the model's family between them. Errors of Encode(),
   // Session::Append() and Session::AppendEmbeddings(); what was read before the error stays read.
   Status Read(const RgbView& picture, Modality modality, Session& session, const Session::AppendOptions& append);

@@ -73,19 +73,28 @@ Result<int64_t> PictureReader::ReadVideo(const std::string& source, const FrameO
   frames_->Forget();
   // A second video begins where the first one ended.
   const int64_t begin_ms = std::max(append.t_src_ms, session_.t_newest_ms());
-  Frame frame;
-  for (int64_t n_read = 0;; ++n_read) {
-    WEIR_ASSIGN_OR_RETURN(const bool more, reader->Next(&frame, append.stop));
-    if (!more) {
-      WEIR_RETURN_IF_ERROR(Recall(here));
-      frames_->Forget();
-      if (append.end_of_prompt) WEIR_RETURN_IF_ERROR(session_.Append({}, append));
-      return n_read;
+  frames_->BeginAt(begin_ms);
+  int64_t n_read = 0;
+  const auto read = [&]() -> Status {
+    for (Frame frame;; ++n_read) {
+      WEIR_ASSIGN_OR_RETURN(const bool more, reader->Next(&frame, append.stop));
+      if (!more) return Status();
+      here.t_src_ms = begin_ms + frame.t_src_ms;
+      WEIR_RETURN_IF_ERROR(ReadPixels({frame.rgb, frame.width, frame.height}, Modality::kVideo, here));
+      if (on_frame) on_frame(frame);
     }
-    here.t_src_ms = begin_ms + frame.t_src_ms;
-    WEIR_RETURN_IF_ERROR(ReadPixels({frame.rgb, frame.width, frame.height}, Modality::kVideo, here));
-    if (on_frame) on_frame(frame);
+  };
+  Status status = read();
+  // What came before an error is read; unless it is to be remembered, nothing of it waits for another video.
+  if (status.ok()) {
+    status = Recall(here);
+  } else if (status.code() != StatusCode::kCancelled) {
+    (void)Interrupt(here);
   }
+  if (status.ok() || !frames_->remembers()) frames_->Forget();
+  WEIR_RETURN_IF_ERROR(status);
+  if (append.end_of_prompt) WEIR_RETURN_IF_ERROR(session_.Append({}, append));
+  return n_read;
 }
 
 Status PictureReader::ReadPixels(const RgbView& picture, Modality modality, const Session::AppendOptions& append) {
@@ -95,6 +104,9 @@ Status PictureReader::ReadPixels(const RgbView& picture, Modality modality, cons
                        room_.max_side, room_.min_side);
   }
   if (modality == Modality::kVideo) return frames_->Read(*pictures_, picture, session_, append);
+  Session::AppendOptions before = append;
+  before.end_of_prompt = false;
+  WEIR_RETURN_IF_ERROR(Interrupt(before));
   return pictures_->Read(picture, modality, session_, append);
 }
 

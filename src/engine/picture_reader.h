@@ -66,8 +66,11 @@ class PictureReader {
   Status ReadPrepared(const float* prepared, const Session::AppendOptions& append) {
     return frames_->ReadPrepared(*pictures_, prepared, session_, append);
   }
-  // Call before a question: FrameStore::Recall().
+  // Call before a question: FrameStore::Recall(); before other text: FrameStore::Interrupt(); when the next frame will
+  // not come soon: FrameStore::Settle().
   Status Recall(const Session::AppendOptions& append) { return frames_->Recall(*pictures_, session_, append); }
+  Status Interrupt(const Session::AppendOptions& append) { return frames_->Interrupt(*pictures_, session_, append); }
+  Status Settle(const Session::AppendOptions& append) { return frames_->Settle(*pictures_, session_, append); }
 
   // `media` with the room's limit on the size of a decoded picture.
   MediaOptions Limited(const MediaOptions& media) const;

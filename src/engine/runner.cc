@@ -98,6 +98,7 @@ Result<const float*> Runner::Forward(std::span<const BatchItem> items, const Ten
                            .watch = item.watch,
                            .tokens = &item.tokens[static_cast<size_t>(i)],
                            .pos_shift = item.pos_shift,
+                           .video_time = item.video_time,
                            .n_before = i,
                            .n_after = n - i - n_here});
     }

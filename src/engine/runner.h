@@ -37,7 +37,7 @@ struct BatchItem {
   const float* embeddings = nullptr;
   const std::vector<int32_t>* reads = nullptr;  // as BatchSegment::reads
   const AttentionWatch* watch = nullptr;        // as BatchSegment::watch
-  int64_t pos_shift = 0;                        // as BatchSegment::pos_shift
+  int64_t pos_shift = 0, video_time = 0;        // as those of BatchSegment
   bool last_hidden_only = false;                // hidden states of the rows before the last are not needed
   // Every token is computed as if it were read alone, with the same bits. REQUIRES: what BatchSegment::n_before does,
   // no evidence, reads or watch.

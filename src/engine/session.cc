@@ -13,6 +13,7 @@ namespace {
 // The fields shared by all chunks of a call.
 Chunk CallOf(const Session::AppendOptions& options) {
   return {.columns = options.columns,
+          .video = options.video,
           .t_src_ms = options.t_src_ms,
           .pinned = options.pinned,
           .generated = options.generated,
@@ -109,6 +110,10 @@ Status Session::AppendEmbeddings(std::span<const float> rows, Modality modality,
   if (options.nll != nullptr) return InvalidArgument("nothing predicts an embedding: it has no likelihood");
   if (options.columns < 1 || options.columns > kMaxColumns) {
     return InvalidArgument("a picture of {} columns; 1 to 65,536 are possible", options.columns);
+  }
+  if (options.video.steps < -1 || options.video.steps > kMaxSteps) {
+    return InvalidArgument("a frame {} steps after the one before it; 0 to {} are possible", options.video.steps,
+                           kMaxSteps);
   }
   for (float value : rows) {
     if (!std::isfinite(value)) return InvalidArgument("an embedding with a number that is not finite");

@@ -63,6 +63,7 @@ class Session {
                                  // tokens, the last token read ends it
     int64_t t_src_ms = 0;        // stream time never runs backwards: at least t_newest_ms()
     int32_t columns = 1;         // of a picture: rows per line; its rows are in line order
+    VideoPlace video;            // of a frame that continues a video
     float* nll = nullptr;        // [tokens.size()] or nullptr: receives -log P of each token when it was read;
                                  // 0 for the first token of the stream
     const std::atomic<bool>* stop = nullptr;       // checked between chunks: kCancelled, chunks already read stay read
@@ -75,7 +76,8 @@ class Session {
   Status Append(std::span<const int32_t> tokens) { return Append(tokens, AppendOptions()); }
 
   // Reads rows in place of token embeddings: an encoder's rows of a picture or frame, [n, n_embd]. They take slots and
-  // are forgotten and pinned like tokens; their token_id is -options.columns. Nothing predicts them: policies see 0 as
+  // are forgotten and pinned like tokens; their token_id is VisualId() of options.columns and the steps of
+  // options.video. Nothing predicts them: policies see 0 as
   // their -log P (+inf for the first of a stream). Returns the errors of Append(), and kInvalidArgument if the size is
   // not a multiple of n_embd, a value is not finite, or options.nll is set. One call is one picture or frame:
   // SlotMeta::row counts from 0; at most 65,536 rows.

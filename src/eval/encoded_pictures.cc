@@ -33,7 +33,8 @@ int32_t EncodedPictures::max_tokens() const {
   for (const std::vector<int32_t>& tokens : config.words.tokens) words = std::max(words, tokens.size());
   // Before every square, and around the whole.
   const bool pruned = images_->pruner().info != nullptr;  // then without squares
-  const int32_t n_words = (pruned ? 0 : config.max_squares * config.max_squares) + 2;
+  const int32_t n_time = config.words.time < 0 ? 0 : 12;  // "<123456.5 seconds>"
+  const int32_t n_words = (pruned ? 0 : config.max_squares * config.max_squares) + 2 + n_time;
   return (pruned ? images_->n_rows() : config.max_rows()) + n_words * static_cast<int32_t>(words);
 }
 

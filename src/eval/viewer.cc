@@ -178,6 +178,11 @@ Result<ViewerReply> Viewer::Answer(int32_t n_least) {
 
 Result<Recalled> Viewer::Bring(const std::string& question) {
   if (recall_ == nullptr) return Recalled();
+  if (frames_ != nullptr) {
+    WEIR_RETURN_IF_ERROR(ReadVisual([&](const Session::AppendOptions& append) {
+      return frames_->Interrupt(pictures_.encoder(), session_, append);
+    }));
+  }
   WEIR_ASSIGN_OR_RETURN(Recalled recalled, recall_->recaller().Bring(session_, question, t_ms()));
   n_tokens_ += recalled.n_tokens;
   return recalled;

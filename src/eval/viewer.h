@@ -54,7 +54,7 @@ struct ViewerReply {
 class Viewer {
  public:
   // `chat` may be nullptr. `frames` keeps the session's frames if they are frames of a video and the encoder makes rows
-  // of them together; a question then reads those rows. All must outlive the object.
+  // of several of them; a question then reads what is kept. All must outlive the object.
   Viewer(Session& session, EncodedPictures& pictures, const Tokenizer& tokenizer, const ChatTemplate* chat,
          const ViewerOptions& options, const std::atomic<bool>* stop, FrameStore* frames = nullptr);
 

@@ -208,7 +208,8 @@ Status Attender::Plan(std::span<const BatchSegment> segments) {
         const int64_t half = layout_.rope.n_rot / 2;
         int32_t* const at = axes_.as<int32_t>();
         float* cos = Angles(0) + segment.first_row * half;
-        StreamPositions({segment.tokens, static_cast<size_t>(segment.n_rows)}, segment.pos_shift, at, segment.n_rows);
+        StreamPositions({segment.tokens, static_cast<size_t>(segment.n_rows)}, segment.pos_shift, at, segment.n_rows,
+                        segment.video_time);
         AxisAngles(ropes_[0], layout_.axis_pairs, at, segment.n_rows, segment.n_rows, cos, cos + max_rows_ * half);
         continue;
       }

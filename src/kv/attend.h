@@ -130,6 +130,7 @@ struct BatchSegment {
   // seq (pictures take fewer positions than rows).
   const SlotMeta* tokens = nullptr;
   int64_t pos_shift = 0;
+  int64_t video_time = 0;  // of a frame that continues a video: as StreamPositions()
   // Rows of the same pot in earlier and in later segments of the batch, which come before and after these in the
   // stream. Each segment sees what is before it. REQUIRES, if there are any: no three axes, no state.
   int64_t n_before = 0, n_after = 0;

@@ -44,6 +44,32 @@ class PairRuns {
   PairRun runs_[5] = {};  // empty ones do no harm
 };
 
+// Whether a token belongs to the picture, or to the video, of the token that is held before it.
+bool GoesOn(const SlotMeta& before, const SlotMeta& m) {
+  if (m.modality == Modality::kText || before.modality == Modality::kText) return false;
+  if (m.frame() == before.frame()) return true;
+  return StepsOf(m) >= 0 && before.modality == m.modality && ColumnsOf(before) == ColumnsOf(m);
+}
+
+// rank[i] = first + how many of the other numbers of(slot) are less than slots[i]'s, each counted once; gives how many
+// there are. `scratch`: one for each slot.
+int32_t Rank(std::span<const SlotMeta> slots, int32_t (*of)(const SlotMeta&), int32_t first, int32_t* scratch,
+             int32_t* rank) {
+  int32_t* last = scratch;
+  for (const SlotMeta& m : slots) {
+    const int32_t number = of(m);
+    int32_t* const at = last == scratch || last[-1] < number ? last : std::lower_bound(scratch, last, number);
+    if (at < last && *at == number) continue;
+    std::copy_backward(at, last, last + 1);
+    *at = number;
+    ++last;
+  }
+  for (size_t i = 0; i < slots.size(); ++i) {
+    rank[i] = first + static_cast<int32_t>(std::lower_bound(scratch, last, of(slots[i])) - scratch);
+  }
+  return static_cast<int32_t>(last - scratch);
+}
+
 }  // namespace
 
 void HeldPositions(std::span<const SlotMeta> slots, int32_t* scratch, int32_t* pos, int64_t stride) {
@@ -56,27 +82,29 @@ void HeldPositions(std::span<const SlotMeta> slots, int32_t* scratch, int32_t* p
       ++next;
       continue;
     }
-    while (end < n && slots[end].modality != Modality::kText && slots[end].frame() == slots[begin].frame()) ++end;
-    // The columns with held tokens, in order.
-    for (int64_t i = begin; i < end; ++i) scratch[i - begin] = ColumnOf(slots[i]);
-    std::sort(scratch, scratch + (end - begin));
-    int32_t* const last = std::unique(scratch, scratch + (end - begin));
-    int32_t line = 0;
-    for (int64_t i = begin; i < end; ++i) {
-      if (i > begin && LineOf(slots[i]) != LineOf(slots[i - 1])) ++line;
-      const int64_t column = std::lower_bound(scratch, last, ColumnOf(slots[i])) - scratch;
-      Set(next, next + line, next + static_cast<int32_t>(column), i, pos, stride);
+    while (end < n && GoesOn(slots[end - 1], slots[end])) ++end;
+    const std::span<const SlotMeta> video = slots.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
+    int32_t time = 0, n_of_frame = 0;
+    for (int64_t i = begin; i < end; ++i, ++n_of_frame) {
+      if (i > begin && slots[i].frame() != slots[i - 1].frame()) {
+        time += std::min(StepsOf(slots[i]), n_of_frame);
+        n_of_frame = 0;
+      }
+      pos[i] = next + time;
     }
-    next += std::max(line + 1, static_cast<int32_t>(last - scratch));
+    const int32_t n_lines = Rank(video, LineOf, next, scratch, pos + stride + begin);
+    const int32_t n_columns = Rank(video, ColumnOf, next, scratch, pos + 2 * stride + begin);
+    next += std::max({time + 1, n_lines, n_columns});
   }
 }
 
-void StreamPositions(std::span<const SlotMeta> tokens, int64_t shift, int32_t* pos, int64_t stride) {
+void StreamPositions(std::span<const SlotMeta> tokens, int64_t shift, int32_t* pos, int64_t stride, int64_t time) {
   for (int64_t i = 0; i < std::ssize(tokens); ++i) {
     const SlotMeta& token = tokens[i];
     const bool text = token.modality == Modality::kText;
     const int32_t base = static_cast<int32_t>((text ? token.seq : token.frame()) + shift);
-    Set(base, base + (text ? 0 : LineOf(token)), base + (text ? 0 : ColumnOf(token)), i, pos, stride);
+    Set(base + static_cast<int32_t>(time), base + (text ? 0 : LineOf(token)), base + (text ? 0 : ColumnOf(token)), i,
+        pos, stride);
   }
 }
 

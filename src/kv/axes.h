@@ -7,7 +7,11 @@
 // - a picture begins there, too. Its tokens keep their order along lines and columns; a line or column without any held
 //   token closes up, as a dropped text token does. What follows begins after its last line and its last column. As long
 //   as no part of a picture was dropped, this is how the model was trained. Coordinates are always less than the number
-//   of held tokens.
+//   of held tokens;
+// - a frame that continues a video (SlotMeta, StepsOf() >= 0) stands at the lines and columns of the held frame before
+//   it, as many steps later on the time axis as it says, but not more than that frame has held tokens. A line or column
+//   closes up when no frame of the video has a token in it. What follows begins after all of the video on every axis. A
+//   frame begins a picture of its own if what is held before it is not a frame with as many columns.
 #pragma once
 
 #include <algorithm>
@@ -32,17 +36,17 @@ struct AxisPairs {
   int32_t total() const { return n[0] + n[1] + n[2]; }
 };
 
-// Most columns of a picture, and a visual token's place in it: its rows are stored line by line.
-inline constexpr int32_t kMaxColumns = 1 << 16;
-inline int32_t LineOf(const SlotMeta& m) { return m.row / std::max(-m.token_id, 1); }
-inline int32_t ColumnOf(const SlotMeta& m) { return m.row % std::max(-m.token_id, 1); }
+// A visual token's place in its picture, whose rows are stored line by line.
+inline int32_t LineOf(const SlotMeta& m) { return m.row / std::max(ColumnsOf(m), 1); }
+inline int32_t ColumnOf(const SlotMeta& m) { return m.row % std::max(ColumnsOf(m), 1); }
 
 // Coordinates of a group's slots: pos[axis * stride + slot]. `scratch` has room for one number per slot.
 void HeldPositions(std::span<const SlotMeta> slots, int32_t* scratch, int32_t* pos, int64_t stride);
 
 // Coordinates of tokens in the stream, as if nothing had been dropped (position policy `abs`): pos[axis * stride + i].
-// `shift`: position minus `seq` of the first of them, or of the first token of its picture.
-void StreamPositions(std::span<const SlotMeta> tokens, int64_t shift, int32_t* pos, int64_t stride);
+// `shift`: position minus `seq` of the first of them, or of the first token of its picture; `time`: how far that
+// picture, a frame of a video, is from there on the time axis.
+void StreamPositions(std::span<const SlotMeta> tokens, int64_t shift, int32_t* pos, int64_t stride, int64_t time = 0);
 
 // The sectioned form of RopeAngles(): cos and sin (magnitude excluded) of n coordinates, [n, n_rot / 2].
 void AxisAngles(const RopeTable& table, const AxisPairs& pairs, const int32_t* pos, int64_t stride, int64_t n,

@@ -20,57 +20,93 @@ struct Place {
   bool operator==(const Place&) const = default;
 };
 
-// A stream of words and pictures of up to 7 lines and columns, the last line of some not full.
+// A stream of words, pictures of up to 7 lines and columns, the last line of some not full, and frames of videos, up to
+// 3 steps apart.
 std::vector<SlotMeta> Stream(Rng* rng, int64_t n) {
   std::vector<SlotMeta> out;
-  while (std::ssize(out) < n) {
+  const auto add = [&](Modality modality, int64_t rows, int32_t id) {
     const int64_t first = std::ssize(out);
-    const bool picture = rng->Below(3) == 0;
-    const int32_t columns = 1 + static_cast<int32_t>(rng->Below(7));
-    const int64_t rows = picture ? 1 + static_cast<int64_t>(rng->Below(40)) : 1;
     for (int64_t i = 0; i < rows; ++i) {
       SlotMeta m;
       m.seq = first + i;
-      m.token_id = picture ? -columns : 7;
-      m.modality = picture ? Modality::kImage : Modality::kText;
-      m.row = static_cast<uint16_t>(picture ? i : 0);
+      m.token_id = id;
+      m.modality = modality;
+      m.row = static_cast<uint16_t>(modality == Modality::kText ? 0 : i);
       out.push_back(m);
+    }
+  };
+  while (std::ssize(out) < n) {
+    const int32_t columns = 1 + static_cast<int32_t>(rng->Below(7));
+    switch (rng->Below(4)) {
+      case 0:
+        add(Modality::kImage, 1 + static_cast<int64_t>(rng->Below(40)), VisualId(columns));
+        break;
+      case 1: {
+        const int64_t rows = columns * (1 + static_cast<int64_t>(rng->Below(4)));
+        const auto n_frames = 1 + rng->Below(4);
+        for (uint64_t frame = 0; frame < n_frames; ++frame) {
+          const auto steps = std::min<int64_t>(static_cast<int64_t>(rng->Below(4)), rows);
+          add(Modality::kVideo, rows, VisualId(columns, frame == 0 ? -1 : static_cast<int32_t>(steps)));
+        }
+        break;
+      }
+      default:
+        add(Modality::kText, 1, 7);
     }
   }
   return out;
 }
 
-// Every coordinate counted from the definition: the tokens before it, and the held lines and columns.
+// A word, a picture, or a video: what is held of it, from `first` to before `end`.
+struct Piece {
+  size_t first = 0, end = 0;
+  std::set<int32_t> lines, columns;
+  std::vector<int32_t> times;  // of each token
+  int32_t size() const {
+    return std::max({times.back() + 1, static_cast<int32_t>(lines.size()), static_cast<int32_t>(columns.size())});
+  }
+};
+
+std::vector<Piece> PiecesOf(const std::vector<SlotMeta>& held) {
+  std::vector<Piece> out;
+  for (size_t i = 0; i < held.size(); ++i) {
+    const SlotMeta& m = held[i];
+    const bool text = m.modality == Modality::kText, first = i == 0 || held[i - 1].modality == Modality::kText;
+    const bool same_frame = !text && !first && m.frame() == held[i - 1].frame();
+    const bool goes_on = !text && !first && StepsOf(m) >= 0 && held[i - 1].modality == Modality::kVideo &&
+                         ColumnsOf(held[i - 1]) == ColumnsOf(m);
+    if (!same_frame && !goes_on) out.emplace_back().first = i;
+    Piece& piece = out.back();
+    int32_t time = piece.times.empty() ? 0 : piece.times.back();
+    if (!piece.times.empty() && !same_frame) {
+      const auto before = std::count_if(held.begin(), held.end(), [&](const SlotMeta& other) {
+        return other.modality != Modality::kText && other.frame() == held[i - 1].frame();
+      });
+      time += std::min(StepsOf(m), static_cast<int32_t>(before));
+    }
+    piece.end = i + 1;
+    piece.times.push_back(time);
+    piece.lines.insert(text ? 0 : m.row / ColumnsOf(m));
+    piece.columns.insert(text ? 0 : m.row % ColumnsOf(m));
+  }
+  return out;
+}
+
+// Every coordinate counted from the definition: what comes before, and the held lines, columns and frames.
 std::vector<Place> Naive(const std::vector<SlotMeta>& held) {
   std::vector<Place> out;
-  for (const SlotMeta& m : held) {
-    const bool text = m.modality == Modality::kText;
-    std::set<int32_t> lines, columns;
-    int32_t begin = 0;
-    std::set<int64_t> done;
-    for (const SlotMeta& other : held) {
-      const bool same = !text && other.modality != Modality::kText && other.frame() == m.frame();
-      if (same) {
-        lines.insert(other.row / -other.token_id);
-        columns.insert(other.row % -other.token_id);
-      } else if (other.seq < m.seq && other.modality == Modality::kText) {
-        ++begin;
-      } else if (other.seq < m.seq && done.insert(other.frame()).second) {
-        std::set<int32_t> their_lines, their_columns;
-        for (const SlotMeta& row : held) {
-          if (row.modality == Modality::kText || row.frame() != other.frame()) continue;
-          their_lines.insert(row.row / -row.token_id);
-          their_columns.insert(row.row % -row.token_id);
-        }
-        begin += static_cast<int32_t>(std::max(their_lines.size(), their_columns.size()));
-      }
+  int32_t begin = 0;
+  for (const Piece& piece : PiecesOf(held)) {
+    for (size_t i = piece.first; i < piece.end; ++i) {
+      const SlotMeta& m = held[i];
+      const bool text = m.modality == Modality::kText;
+      const auto line = piece.lines.find(text ? 0 : m.row / ColumnsOf(m));
+      const auto column = piece.columns.find(text ? 0 : m.row % ColumnsOf(m));
+      out.push_back({begin + piece.times[i - piece.first],
+                     begin + static_cast<int32_t>(std::distance(piece.lines.begin(), line)),
+                     begin + static_cast<int32_t>(std::distance(piece.columns.begin(), column))});
     }
-    Place place = {begin, begin, begin};
-    if (!text) {
-      place.line += static_cast<int32_t>(std::distance(lines.begin(), lines.find(m.row / -m.token_id)));
-      place.column += static_cast<int32_t>(std::distance(columns.begin(), columns.find(m.row % -m.token_id)));
-    }
-    out.push_back(place);
+    begin += piece.size();
   }
   return out;
 }
@@ -113,7 +149,7 @@ TEST(Axes, AnUnlimitedPotHasTheStreamsPositions) {
   for (int i = 0; i < 20; ++i) {
     const std::vector<SlotMeta> all = Stream(&rng, 90);
     const std::vector<Place> want = Held(all);
-    int64_t shift = 0;
+    int64_t shift = 0, time = 0, extent = 0;
     for (int64_t begin = 0; begin < std::ssize(all);) {
       int64_t end = begin + 1;
       while (end < std::ssize(all) && all[begin].modality != Modality::kText &&
@@ -123,17 +159,50 @@ TEST(Axes, AnUnlimitedPotHasTheStreamsPositions) {
       const int64_t n = end - begin;
       const std::vector<SlotMeta> unit(all.begin() + begin, all.begin() + end);
       std::vector<int32_t> pos(static_cast<size_t>(3 * n));
-      StreamPositions(unit, shift, pos.data(), n);
+      const bool goes_on = StepsOf(unit.front()) >= 0;
+      time = goes_on ? time + StepsOf(unit.front()) : 0;
+      extent = goes_on ? extent : 0;
+      shift -= extent;
+      StreamPositions(unit, shift, pos.data(), n, time);
       for (int64_t k = 0; k < n; ++k) {
         EXPECT_EQ((Place{pos[k], pos[n + k], pos[2 * n + k]}), want[begin + k]) << "token " << begin + k;
       }
       if (unit.front().modality != Modality::kText) {
-        const int64_t columns = std::min<int64_t>(-unit.front().token_id, n);
-        shift += std::max<int64_t>(columns, LineOf(unit.back()) + 1) - n;
+        const int64_t columns = std::min<int64_t>(ColumnsOf(unit.front()), n);
+        extent = std::max<int64_t>({extent, columns, LineOf(unit.back()) + 1, time + 1});
+        shift += extent - n;
       }
       begin = end;
     }
   }
+}
+
+// A line closes up when no frame has a token in it, a frame when nothing of it is held; frames keep their distance in
+// steps, but not more than the one before has tokens.
+TEST(Axes, FramesOfAVideoStandBehindEachOther) {
+  const auto frame = [](int64_t seq, int32_t steps, const std::vector<int>& rows, std::vector<SlotMeta>* to) {
+    for (const int row : rows) {
+      SlotMeta m;
+      m.seq = seq + row;
+      m.token_id = VisualId(3, steps);
+      m.modality = Modality::kVideo;
+      m.row = static_cast<uint16_t>(row);
+      to->push_back(m);
+    }
+  };
+  std::vector<SlotMeta> held;
+  frame(0, -1, {0, 8}, &held);  // lines 0 and 2
+  frame(9, 2, {1}, &held);      // line 0
+  frame(27, 9, {6, 7}, &held);  // line 2; the frame before it is gone
+  frame(36, -1, {0}, &held);    // another video
+  EXPECT_EQ(Held(held), (std::vector<Place>{{0, 0, 0}, {0, 1, 2}, {2, 0, 1}, {3, 1, 0}, {3, 1, 1}, {4, 4, 4}}));
+  SlotMeta word;
+  word.seq = 20;
+  word.token_id = 7;
+  held.insert(held.begin() + 3, word);
+  EXPECT_EQ(Held(held),
+            (std::vector<Place>{{0, 0, 0}, {0, 1, 2}, {2, 0, 1}, {3, 3, 3}, {4, 4, 4}, {4, 4, 5}, {6, 6, 6}}))
+      << "words part them";
 }
 
 // Attention of the newest rows over pots with holes.

@@ -55,13 +55,19 @@ void Pack(const SlotMeta& m, uint8_t* to) {
   std::memcpy(to + 22, &m.row, 2);
 }
 
+// Whether a number below 0 is a VisualId().
+bool IsVisualId(int32_t id) {
+  return id >= VisualId(kMaxColumns, kMaxSteps) && -id % kStepUnit >= 1 && -id % kStepUnit <= kMaxColumns;
+}
+
 // False for an invalid slot.
 bool Unpack(const uint8_t* from, SlotMeta* m) {
   std::memcpy(&m->seq, from, 8);
   std::memcpy(&m->t_src_ms, from + 8, 8);
   std::memcpy(&m->token_id, from + 16, 4);
   std::memcpy(&m->row, from + 22, 2);
-  if (from[20] > static_cast<uint8_t>(Modality::kVideo) || from[21] > 1 || m->token_id < -kMaxColumns) return false;
+  if (from[20] > static_cast<uint8_t>(Modality::kVideo) || from[21] > 1) return false;
+  if (m->token_id < 0 && !IsVisualId(m->token_id)) return false;
   m->modality = static_cast<Modality>(from[20]);
   m->pinned = from[21] != 0;
   return true;

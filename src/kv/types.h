@@ -30,17 +30,28 @@ enum class Modality : uint8_t { kText, kImage, kVideo };
 inline constexpr int kNumModalities = 3;
 const char* ModalityName(Modality modality);  // "text", "image", "video"
 
+// Most columns of a picture, and most steps on the time axis from a frame to the next one of its video.
+inline constexpr int32_t kMaxColumns = 1 << 16, kMaxSteps = (1 << 13) - 1;
+
 // Metadata of one stored token, kept per slot of each metadata group.
 struct SlotMeta {
   int64_t seq = 0;
   int64_t t_src_ms = 0;
-  int32_t token_id = -1;  // below 0: a visual embedding, of a picture with -token_id columns
+  int32_t token_id = -1;  // below 0: a visual embedding, as VisualId() says
   Modality modality = Modality::kText;
   bool pinned = false;  // must survive every selection
   uint16_t row = 0;     // a visual token's place in its picture or frame, 0 for text
   // Equal for visual tokens of the same picture or frame.
   int64_t frame() const { return seq - row; }
 };
+
+// SlotMeta::token_id of a visual token: the columns of its picture and, if that is a frame that continues a video
+// (kv/axes.h), its steps from the frame before it. steps < 0: a picture, or a video's first frame; the result is then
+// -columns.
+inline constexpr int32_t kStepUnit = 2 * kMaxColumns;
+constexpr int32_t VisualId(int32_t columns, int32_t steps = -1) { return -(columns + (steps + 1) * kStepUnit); }
+constexpr int32_t ColumnsOf(const SlotMeta& m) { return m.token_id < -1 ? -m.token_id % kStepUnit : 1; }
+constexpr int32_t StepsOf(const SlotMeta& m) { return m.token_id < 0 ? -m.token_id / kStepUnit - 1 : -1; }
 
 // Tokens of a stream from seq `begin` to before `end`.
 struct SeqRange {

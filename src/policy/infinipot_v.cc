@@ -132,7 +132,7 @@ class InfiniPotV : public Policy {
       if (slots[begin].modality == Modality::kText) continue;
       while (end < slots.size() && slots[end].modality != Modality::kText && slots[end].frame() == slots[begin].frame())
         ++end;
-      const int64_t n_columns = std::max<int64_t>(1, -int64_t{slots[begin].token_id});
+      const int64_t n_columns = std::max(1, ColumnsOf(slots[begin]));
       const auto of_frame = slots.subspan(begin, end - begin);
       for (size_t s = begin; s < end; ++s) {
         const int64_t y = slots[s].row / n_columns, x = slots[s].row % n_columns;

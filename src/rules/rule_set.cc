@@ -27,7 +27,7 @@ Json ToJson(const RuleEvent& event) {
 }
 
 Status CheckFramesForRules(const FrameStore& frames) {
-  if (!frames.keeps()) return Status();
+  if (!frames.remembers()) return Status();
   return Unsupported("rules need an encoder that reads frames one by one; this one reads them together");
 }
 

@@ -42,8 +42,8 @@ struct RuleEvent {
 };
 Json ToJson(const RuleEvent& event);
 
-// Rules are about the pictures that a stream holds at a moment. kUnsupported for a store that keeps frames to be read
-// together.
+// Rules are about the pictures that a stream holds at a moment. kUnsupported for a store that keeps frames until a
+// question. One that waits for the next is read before a check: FrameStore::Interrupt().
 Status CheckFramesForRules(const FrameStore& frames);
 
 class RuleSet {

@@ -83,6 +83,7 @@ Status AnswerJob::Open() {
 // An archive that cannot be searched costs the excerpt, not the answer.
 Status AnswerJob::BringBack() {
   SessionRecall& recall = *stream_->recall;
+  WEIR_RETURN_IF_ERROR(EndFrames());
   summary_.recalled.emplace();
   if (recall.stream == nullptr) {
     summary_.recall_failed = IoError("{}", recall.Notes());

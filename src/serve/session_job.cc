@@ -39,6 +39,7 @@ bool SessionJob::TryStart() {
     // about all of them.
     const auto videos = stream_ == nullptr ? VisualFeed::Videos::kWhole : VisualFeed::Videos::kOfStream;
     FrameStore& kept = stream_ == nullptr ? host_.pots().KeptFrames(*session_) : *stream_->kept_frames;
+    if (stream_ == nullptr) kept.Forget();
     EventPictures* const pictures =
         stream_ == nullptr || stream_->rules == nullptr ? nullptr : stream_->rules->pictures.get();
     auto feed = VisualFeed::Start(*host_.vision(), *std::move(lane), kept, videos, pictures, std::move(visuals_),
@@ -124,7 +125,23 @@ void SessionJob::StartTurn(PromptPart body, PictureSource* pictures, int64_t t_m
   reader_.Start(OpenTurn(talk, std::move(body)), talk, pictures, t_ms < 0 ? stream_->t_ms : t_ms);
 }
 
+Status SessionJob::EndFrames() {
+  if (stream_ == nullptr || stream_->kept_frames == nullptr) return Status();
+  const int64_t n_before = session_->n_seen();
+  Session::AppendOptions append;
+  append.t_src_ms = stream_->t_ms;
+  const Status status = stream_->kept_frames->Interrupt(*host_.vision()->encoder, *session_, append);
+  host_.metrics().CountRead(session_->n_seen() - n_before);
+  return status;
+}
+
 bool SessionJob::CheckRules() {
+  if (!checked_ && stream_->rules != nullptr && !stream_->rules->set.empty()) {
+    if (const Status status = EndFrames(); !status.ok()) {
+      stream_->rules->trouble = status.message();
+      checked_ = true;
+    }
+  }
   checked_ = checked_ || stream_->rules == nullptr ||
              stream_->rules->Check(id_, *session_, stream_->conversation, stream_->t_ms,
                                    trace_ == nullptr ? std::string() : TraceParentText(trace_->context()), &asked_);
@@ -135,6 +152,7 @@ Status AppendJob::ReadSome() {
   WEIR_RETURN_IF_ERROR(CheckGoOn());
   if (!begun_) {
     begun_ = true;
+    if (!body_.visual) WEIR_RETURN_IF_ERROR(EndFrames());
     StartTurn(std::move(body_), feed_.get(), t_ms_);
   }
   return reader_.done() ? Status() : ReadStep();

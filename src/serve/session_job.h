@@ -43,6 +43,8 @@ class SessionJob : public Job {
   // Starts reading `body` as part of the open turn, or opens one. t_ms -1: the current stream time. REQUIRES: stream_
   // != nullptr.
   void StartTurn(PromptPart body, PictureSource* pictures, int64_t t_ms);
+  // Before a session reads anything but frames: reads one that waits for the next (FrameStore::Interrupt()).
+  Status EndFrames();
   // The session has read all of what came: asks its rules, if it has any, in steps. True when none is left to ask.
   bool CheckRules();
   // Whether the job may change the session, so that a server that keeps it has to store it again.

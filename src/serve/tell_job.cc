@@ -8,6 +8,7 @@ namespace weir {
 Status TellJob::ReadSome() {
   if (stage_ == Stage::kAnswer || reader_.may_stop()) WEIR_RETURN_IF_ERROR(CheckGoOn());
   if (stage_ == Stage::kBegin) {
+    WEIR_RETURN_IF_ERROR(EndFrames());
     reader_.Start(AskInTurn(stream_->conversation, question_), stream_->conversation, nullptr, stream_->t_ms);
     stage_ = Stage::kQuestion;
   }

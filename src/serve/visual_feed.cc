@@ -183,15 +183,19 @@ bool VisualFeed::Ready() {
   return state_->item.kind != Item::Kind::kNone;
 }
 
-Status VisualFeed::ReadItem(bool is_frame, const RgbView& picture, Session& session,
+Status VisualFeed::ReadItem(bool is_frame, const RgbView& picture, int64_t begin_ms, Session& session,
                             const Session::AppendOptions& append) {
   if (!is_frame) {
+    WEIR_RETURN_IF_ERROR(kept_.Interrupt(*vision_.encoder, session, append));
     WEIR_RETURN_IF_ERROR(vision_.encoder->Read(picture, Modality::kImage, session, append));
     if (pictures_ != nullptr) pictures_->See(picture);
     ++vision_.counts.pictures_read;
     return Status();
   }
-  if (!in_video_ && videos_ == Videos::kWhole) kept_.Forget();
+  if (!in_video_ && videos_ == Videos::kWhole) {
+    kept_.Forget();
+    kept_.BeginAt(begin_ms);
+  }
   in_video_ = true;
   WEIR_RETURN_IF_ERROR(kept_.ReadPrepared(*vision_.encoder, state_->lane.prepared(), session, append));
   if (pictures_ != nullptr) pictures_->See(state_->lane.prepared(), {picture.width, picture.height});
@@ -225,7 +229,7 @@ Result<std::optional<int64_t>> VisualFeed::ReadNext(Session& session, const Sess
   if (status.ok()) {
     status = item.kind == Item::Kind::kEndOfPart
                  ? EndPart(session, append)
-                 : ReadItem(item.kind == Item::Kind::kFrame, item.picture, session, here);
+                 : ReadItem(item.kind == Item::Kind::kFrame, item.picture, append.t_src_ms, session, here);
   }
   {
     const std::lock_guard<std::mutex> lock(state.mutex);

@@ -42,7 +42,9 @@ class VisualFeed : public PictureSource {
   VisualFeed(SharedVision& vision, FrameStore& kept, Videos videos, EventPictures* pictures,
              std::shared_ptr<State> state)
       : vision_(vision), kept_(kept), videos_(videos), pictures_(pictures), state_(std::move(state)) {}
-  Status ReadItem(bool is_frame, const RgbView& picture, Session& session, const Session::AppendOptions& append);
+  // begin_ms: when the part began.
+  Status ReadItem(bool is_frame, const RgbView& picture, int64_t begin_ms, Session& session,
+                  const Session::AppendOptions& append);
   Status EndPart(Session& session, const Session::AppendOptions& append);
 
   SharedVision& vision_;

@@ -55,6 +55,12 @@ int64_t RowsBytes(const EncoderConfig& config) {
   return std::max(config.max_rows(), config.n_recalled) * static_cast<int64_t>(config.n_embd) * 4;
 }
 
+// Of ImageEncoder::first_.
+int64_t FirstBytes(const Encoder& encoder) {
+  const EncoderConfig& config = encoder.config();
+  return config.pairing.on && !encoder.backend().on_host() ? InputFloats(config.transform) * 4 : 0;
+}
+
 // The largest map passed to a sink, if it cannot be passed in place.
 int64_t ShownBytes(const Encoder& encoder) {
   if (encoder.backend().on_host()) return 0;
@@ -99,6 +105,9 @@ Result<std::unique_ptr<ImageEncoder>> ImageEncoder::Make(Encoder& encoder, Ledge
   if (!config.grids.empty()) {
     WEIR_ASSIGN_OR_RETURN(out->tile_, allocate(config.n_rows * row_bytes, Access::kShared));
   }
+  if (const int64_t bytes = FirstBytes(encoder); bytes > 0) {
+    WEIR_ASSIGN_OR_RETURN(out->first_, allocate(bytes, Access::kDevice));
+  }
   WEIR_ASSIGN_OR_RETURN(out->workspace_, allocate(encoder.WorkspaceBytes(), Access::kDevice));
   WEIR_ASSIGN_OR_RETURN(out->shown_, HostBuffer::Allocate(ledger, MemTag::kVision, ShownBytes(encoder)));
   return out;
@@ -117,24 +126,33 @@ int64_t ImageEncoder::Bytes(const Encoder& encoder) {
   const int64_t row_bytes = static_cast<int64_t>(config.n_embd) * 4;
   return PageRound(InputFloats(config.transform) * 4) + PageRound(RowsBytes(config)) +
          (config.grids.empty() ? 0 : PageRound(config.n_rows * row_bytes)) + PageRound(encoder.WorkspaceBytes()) +
-         PageRound(ShownBytes(encoder));
+         PageRound(FirstBytes(encoder)) + PageRound(ShownBytes(encoder));
 }
 
-void ImageEncoder::Run(const float* pixels, float* out, const VisionObserver* observer, SignalSink* signals) {
+void ImageEncoder::Run(const EncodeArgs& args) {
   Backend& backend = encoder_.backend();
-  if (backend.on_host()) return encoder_.Encode({pixels, out, workspace_.data(), observer, signals});
-  if (pixels != pixels_.as<float>()) {
-    backend.Copy(pixels_.data(), pixels, InputFloats(config().transform) * 4);
-    pixels = pixels_.as<float>();
-  }
+  EncodeArgs here = args;
+  here.workspace = workspace_.data();
+  if (backend.on_host()) return encoder_.Encode(here);
+  const auto copied = [&](const float* pixels, const Buffer& to) {
+    if (pixels == to.as<float>()) return pixels;
+    backend.Copy(to.data(), pixels, InputFloats(config().transform) * 4);
+    return static_cast<const float*>(to.as<float>());
+  };
+  // The caller may have prepared the second one in pixels_, or may still need what is there.
+  here.pixels = copied(args.pixels, config().pairing.on && args.pixels != pixels_.as<float>() ? first_ : pixels_);
+  if (args.second != nullptr) here.second = copied(args.second, pixels_);
+  const VisionObserver* const observer = args.observer;
+  SignalSink* const signals = args.signals;
   ShowCopies copies(backend, signals, shown_.as<float>());
   const VisionObserver show = [&](const std::string& name, int64_t n_rows, int64_t n_cols, const float* data) {
     std::vector<float> copy(static_cast<size_t>(n_rows * n_cols));
     backend.Copy(copy.data(), data, n_rows * n_cols * 4);
     (*observer)(name, n_rows, n_cols, copy.data());
   };
-  encoder_.Encode(
-      {pixels, out, workspace_.data(), observer != nullptr ? &show : nullptr, signals != nullptr ? &copies : nullptr});
+  here.observer = observer != nullptr ? &show : nullptr;
+  here.signals = signals != nullptr ? &copies : nullptr;
+  encoder_.Encode(here);
   backend.Synchronise();
 }
 
@@ -275,10 +293,20 @@ Result<std::span<float>> ImageEncoder::EncodeTilesAndWhole(const RgbView& image,
   return std::span<float>(rows_.as<float>(), static_cast<size_t>(to - rows_.as<float>()));
 }
 
+Result<const float*> ImageEncoder::Prepare(const RgbView& image) {
+  WEIR_RETURN_IF_ERROR(Preprocess(image, config().transform, ledger_, pixels_.as<float>()));
+  return static_cast<const float*>(pixels_.as<float>());
+}
+
 std::span<float> ImageEncoder::EncodePixels(const float* pixels, const VisionObserver* observer, SignalSink* signals) {
+  return EncodePair(pixels, nullptr, observer, signals);
+}
+
+std::span<float> ImageEncoder::EncodePair(const float* first, const float* second, const VisionObserver* observer,
+                                          SignalSink* signals) {
   const EncoderConfig& config = encoder_.config();
-  Run(pixels, rows_.as<float>(), observer, signals);
-  const PictureRows rows = encoder_.RowsOf(pixels);
+  Run({first, rows_.as<float>(), nullptr, observer, signals, second});
+  const PictureRows rows = encoder_.RowsOf(first);
   parts_ = {{config.words.open, rows.n, rows.columns}};
   if (config.words.close >= 0) parts_.push_back({config.words.close, 0});
   return std::span<float>(rows_.as<float>(), static_cast<size_t>(rows.n) * static_cast<size_t>(config.n_embd));

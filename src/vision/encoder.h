@@ -34,6 +34,19 @@ struct PictureWords {
   int32_t open_last = -1;                    // before the whole picture, if its squares come first (vision/split.h)
   // Before the first square; before square (x, y) it is open_square + y * max_squares + x. Of tiles: with max_tiles.
   int32_t open_square = -1;
+  // Of the time before a pair of frames, "<12.5 seconds>": what comes before the number, ten digits, the point, the
+  // rest.
+  int32_t time = -1;
+  static constexpr int32_t kBeforeTime = 0, kZero = 1, kPoint = 11, kAfterTime = 12;
+};
+
+// How frames of a video are read two at a time (EncodeArgs::second).
+struct FramePairing {
+  bool on = false;
+  // All pairs of a video stand between one pair of words, have the same lines and columns, and follow one another in
+  // time (kv/axes.h). Otherwise each is a picture of its own with its time in words before it (PictureWords::time).
+  bool one_video = false;
+  double steps_per_second = 0;  // of the time axis; 0: from a pair to the next is one step
 };
 
 // A segment of a picture: words, then rows.
@@ -66,6 +79,7 @@ struct EncoderConfig {
   int32_t tile_side = 0;
   int64_t tile_above = 0;
   PictureWords words;
+  FramePairing pairing;
   // The most rows of any picture.
   int32_t max_rows() const;
   // Whether pictures may be read in more than one view.
@@ -84,6 +98,9 @@ struct EncodeArgs {
   // copies).
   const VisionObserver* observer = nullptr;
   SignalSink* signals = nullptr;  // receives the attention; nullptr: none
+  // With config().pairing: the newer frame of a pair, of the same size; `pixels` is the older one. nullptr: `pixels`
+  // is both.
+  const float* second = nullptr;
 };
 
 // Immutable after loading. SignalSource: the signals of a picture that it offers, none by default.
@@ -156,6 +173,13 @@ class ImageEncoder {
   // Rows of an input made by Preprocess(), [3, size, size]: without tiles, as for frames of a video.
   std::span<float> EncodePixels(const float* pixels, const VisionObserver* observer = nullptr,
                                 SignalSink* signals = nullptr);
+  // A picture or frame as the input of EncodePixels() and EncodePair(); valid until the next call. Errors of
+  // Preprocess().
+  Result<const float*> Prepare(const RgbView& image);
+  // Rows of two frames of a video as one, of an encoder that pairs frames, as by EncodePixels(); both have the same
+  // size. nullptr: `first` is both.
+  std::span<float> EncodePair(const float* first, const float* second, const VisionObserver* observer = nullptr,
+                              SignalSink* signals = nullptr);
   // Adds a frame to a memory, as a picture or as made by Preprocess(). Errors of Preprocess().
   Status TakeFrame(const RgbView& frame, FrameMemory& memory, const VisionObserver* observer = nullptr);
   void TakePixels(const float* pixels, FrameMemory& memory, const VisionObserver* observer = nullptr);
@@ -168,7 +192,10 @@ class ImageEncoder {
  private:
   ImageEncoder(Encoder& encoder, Ledger& ledger) : encoder_(encoder), ledger_(ledger) {}
   // Encodes one input; complete when it returns.
-  void Run(const float* pixels, float* out, const VisionObserver* observer, SignalSink* signals);
+  void Run(const EncodeArgs& args);
+  void Run(const float* pixels, float* out, const VisionObserver* observer, SignalSink* signals) {
+    Run({pixels, out, nullptr, observer, signals});
+  }
   Status EncodeTiles(const RgbView& image, const VisionObserver* observer, int64_t* n_rows);
   Result<std::span<float>> EncodeSquares(const RgbView& image, const VisionObserver* observer, SignalSink* signals);
   Result<std::span<float>> EncodeStretched(const RgbView& image, const VisionObserver* observer, SignalSink* signals);
@@ -179,6 +206,7 @@ class ImageEncoder {
   Ledger& ledger_;
   Buffer pixels_, rows_, workspace_;
   Buffer tile_;       // [n_rows, n_embd], if there are tiles
+  Buffer first_;      // if the encoder pairs frames on a device: a copy of the first
   HostBuffer shown_;  // if the encoder runs on a device: copies for a sink
   std::vector<PicturePart> parts_;
 };

@@ -21,8 +21,6 @@ bool AllFit(std::span<const double> weights, double most) {
   return std::all_of(weights.begin(), weights.end(), [&](double w) { return w >= 0 && w <= most; });
 }
 
-Status NotOurs() { return InvalidArgument("these bytes are not the saved frames of this encoder"); }
-
 // Reads as many numbers as `like` has, a few at a time.
 template <typename T>
 Status CheckNumbers(ByteSource& source, std::span<const T> like, double most) {
@@ -30,7 +28,7 @@ Status CheckNumbers(ByteSource& source, std::span<const T> like, double most) {
   for (size_t at = 0; at < like.size(); at += some.size()) {
     const std::span<T> part = std::span<T>(some).first(std::min(some.size(), like.size() - at));
     WEIR_RETURN_IF_ERROR(source.Read(BytesOf(part)));
-    if (!AllFit(std::span<const T>(part), most)) return NotOurs();
+    if (!AllFit(std::span<const T>(part), most)) return NotSavedFrames();
   }
   return Status();
 }
@@ -59,7 +57,7 @@ Status FrameMemory::Check(ByteSource& source) {
   StateHeader header;
   WEIR_RETURN_IF_ERROR(source.Read(BytesOf(std::span(&header, 1))));
   const Progress before = progress();
-  if (header.fresh < 0 || header.fresh > 1 || !Become({header.n_taken, header.fresh == 1})) return NotOurs();
+  if (header.fresh < 0 || header.fresh > 1 || !Become({header.n_taken, header.fresh == 1})) return NotSavedFrames();
   const std::vector<Numbers> like = InUse();
   (void)Become(before);
   const double most = static_cast<double>(header.n_taken);
@@ -74,12 +72,12 @@ Status FrameMemory::Restore(ByteSource& source) {
   const auto restore = [&]() -> Status {
     StateHeader header;
     WEIR_RETURN_IF_ERROR(source.Read(BytesOf(std::span(&header, 1))));
-    if (header.fresh < 0 || header.fresh > 1 || !Become({header.n_taken, header.fresh == 1})) return NotOurs();
+    if (header.fresh < 0 || header.fresh > 1 || !Become({header.n_taken, header.fresh == 1})) return NotSavedFrames();
     const double most = static_cast<double>(header.n_taken);
     for (const Numbers& part : InUse()) {
       WEIR_RETURN_IF_ERROR(source.Read(BytesOf(part.values)));
       WEIR_RETURN_IF_ERROR(source.Read(BytesOf(part.weights)));
-      if (!AllFit(part.values, most) || !AllFit(part.weights, most)) return NotOurs();
+      if (!AllFit(part.values, most) || !AllFit(part.weights, most)) return NotSavedFrames();
     }
     return Status();
   };

@@ -16,6 +16,9 @@ namespace weir {
 
 struct EncodeArgs;
 
+// The error for bytes that hold no saved frames, or those of another encoder.
+inline Status NotSavedFrames() { return InvalidArgument("these bytes are not the saved frames of this encoder"); }
+
 class FrameMemory {
  public:
   virtual ~FrameMemory() = default;

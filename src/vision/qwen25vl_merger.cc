@@ -14,7 +14,8 @@ namespace weir {
 namespace {
 
 constexpr int64_t kMinPixels = 56 * 56, kMaxPixels = 28 * 28 * 1280;  // the processor's bounds
-constexpr int64_t kWindow = 112;                                      // pixels along a side, of files without the key
+// Of files without the keys: pixels along a side; steps of a video's time axis.
+constexpr int64_t kWindow = 112, kStepsPerSecond = 2;
 
 // Squares of a picture window by window: `side` squares along a window's sides, fewer at the right and at the bottom.
 struct WindowOrder {
@@ -71,6 +72,9 @@ Status Qwen25vlMerger::Load(const GgufFile& file, Ledger& ledger) {
   const std::string v = "clip.vision.";
   config_.projector = "qwen2.5vl_merger";
   WEIR_RETURN_IF_ERROR(vit_.ReadMetadata(file, kMinPixels, kMaxPixels, &config_));
+  config_.pairing.one_video = true;
+  WEIR_ASSIGN_OR_RETURN(const int64_t steps, BoundedIntOr(file, v + "tokens_per_second", 1, 1000, kStepsPerSecond));
+  config_.pairing.steps_per_second = static_cast<double>(steps);
   WEIR_ASSIGN_OR_RETURN(full_every_, BoundedInt(file, v + "n_wa_pattern", 1, 1024));
   const int64_t square = config_.transform.factor;
   WEIR_ASSIGN_OR_RETURN(const int64_t pixels,
@@ -110,7 +114,7 @@ void Qwen25vlMerger::Encode(const EncodeArgs& args) {
   const auto observe = [&](const char* name, int64_t n_of, int64_t cols, const float* data) {
     if (args.observer != nullptr) (*args.observer)(name, n_of, cols, data);
   };
-  vit_.Embed(backend_, args.pixels, size, b);
+  vit_.Embed(backend_, args, size, b);
   observe("v.embd", n, d, b.x);
   Gather(b.x, n_rows, wide, square_at, b.wide);
   const auto place = [&](int64_t i) {

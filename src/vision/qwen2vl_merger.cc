@@ -33,6 +33,7 @@ class Qwen2vlMerger final : public Encoder {
 Status Qwen2vlMerger::Load(const GgufFile& file, Ledger& ledger) {
   config_.projector = "qwen2vl_merger";
   WEIR_RETURN_IF_ERROR(vit_.ReadMetadata(file, kMinPixels, kMaxPixels, &config_));
+  config_.pairing.one_video = true;
   WEIR_ASSIGN_OR_RETURN(const bool gelu, file.BoolOr("clip.use_gelu", false));
   WeightLoader loader(file, backend_, ledger);
   const VitStyle style = {.act = gelu ? GeluKind::kTanh : GeluKind::kQuick};
@@ -51,7 +52,7 @@ void Qwen2vlMerger::Encode(const EncodeArgs& args) {
   const auto observe = [&](const char* name, int64_t rows, int64_t cols, const float* data) {
     if (args.observer != nullptr) (*args.observer)(name, rows, cols, data);
   };
-  vit_.Embed(backend_, args.pixels, size, b);
+  vit_.Embed(backend_, args, size, b);
   observe("v.embd", n, d, b.x);
   vit_.Angles(
       backend_, n, [&](int64_t i) { return vit_.PlaceOf(size, i); }, b);

@@ -83,6 +83,12 @@ class Qwen3vlMerger final : public Encoder {
 Status Qwen3vlMerger::Load(const GgufFile& file, Ledger& ledger) {
   config_.projector = "qwen3vl_merger";
   WEIR_RETURN_IF_ERROR(vit_.ReadMetadata(file, kMinPixels, kMaxPixels, &config_));
+  std::vector<std::string>& words = config_.words.text;
+  config_.words.time = static_cast<int32_t>(words.size());
+  words.emplace_back("<");
+  for (char digit = '0'; digit <= '9'; ++digit) words.emplace_back(1, digit);
+  words.emplace_back(".");
+  words.emplace_back(" seconds>");
   const int64_t d = vit_.shape().n_embd;
   WEIR_ASSIGN_OR_RETURN(const bool gelu, file.BoolOr("clip.use_gelu", true));
   WeightLoader loader(file, backend_, ledger);
@@ -156,7 +162,7 @@ void Qwen3vlMerger::Encode(const EncodeArgs& args) {
   const auto observe = [&](const std::string& name, int64_t rows, int64_t cols, const float* data) {
     if (args.observer != nullptr) (*args.observer)(name, rows, cols, data);
   };
-  vit_.Embed(backend_, args.pixels, size, b);
+  vit_.Embed(backend_, args, size, b);
   AddPositions(size, n, b);
   observe("v.embd", n, d, b.x);
   vit_.Angles(

@@ -80,6 +80,7 @@ Status QwenVit::ReadMetadata(const GgufFile& file, int64_t min_pixels, int64_t m
   config->words.text = {"<|vision_start|>", "<|vision_end|>"};
   config->words.open = 0;
   config->words.close = 1;
+  config->pairing.on = true;
   return ReadNormalisation(file, &transform);
 }
 
@@ -127,12 +128,12 @@ SquaresArgs QwenVit::Patches(PictureSize size) const {
   return patches;
 }
 
-void QwenVit::Embed(Backend& backend, const float* pixels, PictureSize size, const Buffers& b) const {
+void QwenVit::Embed(Backend& backend, const EncodeArgs& args, PictureSize size, const Buffers& b) const {
   SquaresArgs patches = Patches(size);
-  patches.x = pixels;
   patches.y = b.wide;
-  backend.Squares(patches);
   for (int frame = 0; frame < 2; ++frame) {
+    patches.x = frame == 0 ? args.pixels : args.second;
+    if (patches.x != nullptr) backend.Squares(patches);
     const float* bias = frame == 0 ? patch_bias_.get() : nullptr;
     const MatMulOut to = {patches_[frame].get(), b.x, shape_.n_embd, bias, frame == 1};
     MatMulArgs mm;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shared by the encoders of Qwen2-VL and its successors: pictures of any size in patches, four of a square side by side
 // from the start, so that merging moves nothing; queries and keys rotated by line and column; two layers over a
-// square's rows. A patch covers two frames; a single picture is used for both.
+// square's rows. A patch covers two frames of a video; a single picture is used for both.
 #pragma once
 
 #include <array>
@@ -57,8 +57,8 @@ class QwenVit {
     VitBlocks::Buffers blocks;
   };
   Buffers LayOut(const Backend& backend, Workspace* space) const;
-  // Rows of all patches in x, square by square.
-  void Embed(Backend& backend, const float* pixels, PictureSize size, const Buffers& b) const;
+  // Rows of all patches in x, square by square, of args.pixels and args.second.
+  void Embed(Backend& backend, const EncodeArgs& args, PictureSize size, const Buffers& b) const;
   // The place of patch i, for patches square by square.
   SquarePlace PlaceOf(PictureSize size, int64_t i) const;
   // Angles of n patches in any order.

@@ -240,6 +240,37 @@ TEST_F(PicturesTest, FramesThatAreReadTogether) {
   }
 }
 
+// Two frames are one, whose first half waits for a question, for a rule and for the video's end at most.
+TEST_F(PicturesTest, TwoFramesThatAreReadAsOne) {
+  const std::string video = dir_.Write("v.y4m", Y4mBytes(5, 2));  // 3 x 2 rows
+  for (const auto& [model, encoder] :
+       {std::pair{"qwen25vl.gguf", "qwen25vl_merger.gguf"}, {"qwen3vl_deepstack.gguf", "qwen3vl_merger.gguf"}}) {
+    SCOPED_TRACE(encoder);
+    const Arguments pair = {
+        "-m", VisionPath(model), "--mmproj", VisionPath(encoder), "--temp",       "0", "-n", "4", "--fps",
+        "2",  "--pot",           "256",      "--policy",          "streaming_llm"};
+    const json run = Json(Join({"run", "--video", video, "-p", "the man", "--ignore-eos"}, pair));
+    EXPECT_EQ(run["modalities"]["video"]["tokens_seen"], 3 * 6);
+    const struct {
+      Arguments flags;
+      int n_pairs;
+    } cases[] = {{{}, 3},
+                 // Every other frame looks like the one before it, which then waits no longer.
+                 {{"--skip-still", "10s"}, 3},
+                 {{"--ask", "what is it", "--every", "500ms"}, 4},  // from the second frame on, at each
+                 {{"--when", "who => sea"}, 5},
+                 {{"--when", "who => sea", "--check", "2"}, 3}};
+    for (const auto& c : cases) {
+      SCOPED_TRACE(::testing::PrintToString(c.flags));
+      const RunResult watch = Run(Join(Join({"watch", video, "--fast", "-o", "json"}, pair), c.flags));
+      ASSERT_EQ(watch.code, 0) << watch.err;
+      const json last = Rows(watch.out).back();
+      EXPECT_EQ(last["frames_looked_at"].get<int>() + last["frames_still"].get<int>(), 5);
+      EXPECT_EQ(last["modalities"]["video"]["tokens_seen"], c.n_pairs * 6);
+    }
+  }
+}
+
 TEST_F(PicturesTest, WatchPlaysAndCountsWhatItMissed) {
   // 40 frames in 2 seconds, a queue of one: an answer in between costs frames, and every one of them is counted.
   const std::string video = dir_.Write("v.y4m", Y4mBytes(40, 20));

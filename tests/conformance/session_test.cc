@@ -110,7 +110,9 @@ TEST_F(SessionTest, TokensThatNoStreamCouldHoldAreRefused) {
   };
   for (const int64_t seq : {int64_t{103}, int64_t{1}, int64_t{-1}, INT64_MAX, INT64_MIN}) refused(0, seq, 8);
   for (const int64_t t_ms : {INT64_MAX, INT64_MIN}) refused(8, t_ms, 8);
-  for (const int64_t token : {int64_t{-100'000}, int64_t{model_->config().n_vocab}}) refused(16, token, 4);
+  for (const int64_t token :
+       {int64_t{-100'000}, int64_t{-(1 << 17)}, int64_t{INT32_MIN}, int64_t{model_->config().n_vocab}})
+    refused(16, token, 4);
   refused(21, 1, 1);  // one more is pinned than the session says
   EXPECT_TRUE(restored->Restore(bytes).ok());
 }

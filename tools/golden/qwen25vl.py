@@ -33,6 +33,7 @@ VISION = dict(
     patch_size=qwen2vl.PATCH,
     window_size=3 * qwen2vl.FACTOR,
     fullatt_block_indexes=[1, 3],
+    tokens_per_second=2,  # as released models have it
     out_hidden_size=48,
 )
 

@@ -63,6 +63,7 @@ void PrintEncoder(const GgufFile& file) {
     Print(stdout, "; a video's frames are read together, as up to {} tokens, and kept in {}", config.n_recalled,
           BytesText(encoder.FrameMemoryBytes()));
   }
+  if (config.pairing.on) Print(stdout, "; two frames of a video are one");
   Print(stdout, "; work for each session {}\n", BytesText(ImageEncoder::Bytes(encoder)));
   std::string pruners;
   for (const PrunerInfo* info : AllPrunerInfos()) {

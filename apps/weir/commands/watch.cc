@@ -130,9 +130,14 @@ class Watcher {
     append.t_src_ms = t_ms_;
     append.stop = &StopFlag();
     const bool still = frame.pixels == nullptr;
-    if (!still) {
+    if (still) {
+      WEIR_RETURN_IF_ERROR(reader_.Settle(append));  // the frame that waits shows the same
+    } else {
       WEIR_RETURN_IF_ERROR(talk_.OpenTurn(Reading()));
-      if (frame.gap_ms > 0) WEIR_RETURN_IF_ERROR(MarkGap(frame.gap_ms));
+      if (frame.gap_ms > 0) {
+        WEIR_RETURN_IF_ERROR(reader_.Interrupt(append));
+        WEIR_RETURN_IF_ERROR(MarkGap(frame.gap_ms));
+      }
       WEIR_RETURN_IF_ERROR(reader_.ReadPrepared(frame.pixels, append));
       if (rules_ != nullptr) rules_->See(frame.pixels, reader_.config().transform, frame.source);
       ++n_looked_;
@@ -144,10 +149,19 @@ class Watcher {
     if (rules_ == nullptr || n_due == 0) return Status();
     // The last check was of what is seen now only if nothing was read since.
     if (std::exchange(unchecked_, false)) {
+      WEIR_RETURN_IF_ERROR(reader_.Interrupt(append));
       WEIR_RETURN_IF_ERROR(rules_->Check(talk_.conversation(), t_ms_));
       --n_due;
     }
     return rules_->Repeat(n_due, t_ms_);
+  }
+
+  // The last frame came: it waits for no other.
+  Status EndVideo() {
+    Session::AppendOptions append;
+    append.t_src_ms = t_ms_;
+    append.stop = &StopFlag();
+    return reader_.Interrupt(append);
   }
 
   // The source was away: the stream says so, in words that the model reads.
@@ -396,6 +410,7 @@ Status Watch(ModelFlags& model_flags, PotFlags& pot_flags, AnswerFlags& answer, 
     }
   }
   if (!StopFlag()) WEIR_RETURN_IF_ERROR(feed->status());
+  if (!StopFlag()) WEIR_RETURN_IF_ERROR(watcher.EndVideo());
   while (!StopFlag() && questions.Next(watcher.t_ms(), true, &question)) {
     WEIR_RETURN_IF_ERROR(watcher.Ask(question.text));
   }

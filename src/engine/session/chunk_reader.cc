@@ -9,12 +9,13 @@ namespace weir {
 namespace {
 
 // How far positions fall behind the token count at the end of a picture: the next token's position is after the
-// picture's last line and last column (kv/axes.h).
+// picture's last line and last column, or after all of the video that it continues (kv/axes.h).
 int64_t ShiftBehind(const Chunk& chunk) {
   if (chunk.tokens != nullptr || chunk.first + chunk.n != chunk.n_all) return 0;
   const int64_t columns = std::min<int64_t>(chunk.columns, chunk.n_all);
   const int64_t lines = (chunk.n_all + chunk.columns - 1) / chunk.columns;
-  return std::max(lines, columns) - chunk.n_all;
+  const VideoPlace& video = chunk.video;
+  return std::max({lines, columns, video.back, video.time + 1}) - video.back - chunk.n_all;
 }
 
 int64_t SlotsRead(const Pot& pot, const BatchItem& item) {
@@ -70,7 +71,7 @@ BatchItem ChunkReader::Begin(const Chunk& chunk) {
   for (int64_t i = 0; i < chunk.n; ++i) {
     core.rows.push_back({.seq = core.stream.n_seen + i,
                          .t_src_ms = std::max(chunk.t_src_ms, core.stream.t_newest_ms),
-                         .token_id = is_tokens ? chunk.tokens[i] : -chunk.columns,
+                         .token_id = is_tokens ? chunk.tokens[i] : VisualId(chunk.columns, chunk.video.steps),
                          .modality = chunk.modality,
                          .pinned = chunk.pinned,
                          .row = static_cast<uint16_t>(is_tokens ? 0 : chunk.first + i)});
@@ -79,7 +80,8 @@ BatchItem ChunkReader::Begin(const Chunk& chunk) {
                     .tokens = core.rows,
                     .embeddings = chunk.embeddings,
                     .reads = parts_.reads.Begin(chunk),
-                    .pos_shift = core.stream.pos_shift};
+                    .pos_shift = core.stream.pos_shift - chunk.video.back,
+                    .video_time = chunk.video.time};
   parts_.evidence.BeginChunk(core, chunk, &item);
   parts_.rewind.Before(core, chunk, parts_.prediction.has_logits());
   return item;

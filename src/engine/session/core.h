@@ -45,6 +45,13 @@ struct EvidenceMemo {
   std::vector<int32_t> question;             // last rows of the round's question; used as the probe unless empty
 };
 
+// The place of a frame in its video, where frames of a video have the same lines and columns (kv/axes.h).
+struct VideoPlace {
+  int32_t steps = -1;  // on the time axis, from the frame read just before it; -1: it does not continue a video
+  int64_t time = 0;    // the same, from the video's first frame
+  int64_t back = 0;    // positions that the video takes so far
+};
+
 // Rows that are read together: tokens, or embeddings in their place.
 struct Chunk {
   int64_t n = 0;
@@ -54,6 +61,7 @@ struct Chunk {
   int64_t first = 0;  // index of the first row in its picture or frame
   int64_t n_all = 0;  // rows of the whole picture or frame
   int32_t columns = 1;
+  VideoPlace video;
   int64_t n_after = 0;  // rows of the same call that come after this chunk
   int64_t t_src_ms = 0;
   bool pinned = false, generated = false;

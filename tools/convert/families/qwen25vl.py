@@ -20,6 +20,7 @@ VISION_DEFAULTS = dict(
     patch_size=14,
     window_size=112,
     fullatt_block_indexes=(7, 15, 23, 31),
+    tokens_per_second=4,
 )
 FIXED = dict(qwen2vl.FIXED, hidden_act="silu")
 BLOCK = {
@@ -50,6 +51,7 @@ def mmproj_metadata(source, writer, say):
     writer.add_vision_use_silu(True)
     writer.add_vision_n_wa_pattern(every)
     writer.add_uint32("clip.vision.window_size", source.need("window_size"))
+    writer.add_uint32("clip.vision.tokens_per_second", source.need("tokens_per_second"))
 
 
 def mmproj_tensors(source):
