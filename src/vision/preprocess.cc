@@ -20,6 +20,10 @@ Status Check(const RgbView& image, const ImageTransform& t) {
            t.max_pixels <= int64_t{kMaxImageSize} * kMaxImageSize;
   }
   if (t.fit == Fit::kLongest) sane = t.factor >= 1 && t.factor <= kMaxImageSize;
+  if (t.fit == Fit::kMost) {
+    sane = t.factor >= 1 && t.factor <= kMaxImageSize && t.max_pixels >= int64_t{t.factor} * t.factor &&
+           t.max_pixels <= int64_t{kMaxImageSize} * kMaxImageSize;
+  }
   if (t.fit == Fit::kSplit || t.fit == Fit::kLongest)
     sane = sane && t.longest_side >= 1 && t.longest_side <= kMaxImageSize;
   for (int c = 0; c < 3; ++c) sane = sane && std::isfinite(t.mean[c]) && std::isfinite(t.std[c]) && t.std[c] > 0;
@@ -60,10 +64,12 @@ int64_t SplitBytes(int32_t width, int32_t height, const ImageTransform& t) {
 constexpr double kMaxRatio = 200;
 int64_t MultiplesSide(const ImageTransform& t) {
   if (t.fit == Fit::kLongest) return (int64_t{t.longest_side} + t.factor - 1) / t.factor * t.factor;
+  if (t.fit == Fit::kMost) return t.max_pixels / t.factor;
   return static_cast<int64_t>(std::sqrt(kMaxRatio * static_cast<double>(t.max_pixels))) + 2 * t.factor;
 }
 int64_t MultiplesPixels(const ImageTransform& t) {
   if (t.fit == Fit::kLongest) return MultiplesSide(t) * MultiplesSide(t);
+  if (t.fit == Fit::kMost) return t.max_pixels;
   // A side of one `factor`; the smallest picture, each side rounded up.
   const int64_t around_min =
       static_cast<int64_t>(2 * t.factor * std::sqrt(kMaxRatio * static_cast<double>(t.min_pixels)));
@@ -107,6 +113,20 @@ Result<PictureSize> MultiplesSize(int32_t width, int32_t height, const ImageTran
       return (shrunk + t.factor - 1) / t.factor * t.factor;
     };
     return PictureSize{up(w), up(h)};
+  }
+  if (t.fit == Fit::kMost) {
+    const int32_t most = static_cast<int32_t>(t.max_pixels / (int64_t{t.factor} * t.factor));
+    const double by = std::sqrt(static_cast<double>(t.max_pixels) / (h * w));
+    const auto squares = [&](double side) { return static_cast<int32_t>(std::floor(by * side / f)); };
+    int32_t across = squares(w), down = squares(h);
+    if (down == 0) {
+      down = 1;
+      across = std::min(static_cast<int32_t>(std::floor(w / h)), most);
+    } else if (across == 0) {
+      across = 1;
+      down = std::min(static_cast<int32_t>(std::floor(h / w)), most);
+    }
+    return PictureSize{std::max(across, 1) * t.factor, down * t.factor};
   }
   if (std::max(w, h) / std::min(w, h) > kMaxRatio) {
     return Unsupported("a picture of {} x {} pixels: one side may be 200 times the other", width, height);

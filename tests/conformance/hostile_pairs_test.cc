@@ -54,6 +54,8 @@ std::vector<Case> Cases() {
           {"clip", true, kVit, {"clip.vision." + eps}, 3},
           {"clip_next", true, kVit, {"clip.vision." + eps}, 3},
           {"gemma3_vision", true, kVit, {"clip.vision." + eps}, 1 << 20},
+          {"gemma4_large_vision", true, kNaFlex, {"clip.vision." + eps}, 1 << 20},
+          {"gemma4_vision", true, kNaFlex, {"clip.vision." + eps}, 1 << 20},
           {"internvl", true, With(kVit, {"clip.vision.projector.scale_factor"}), {"clip.vision." + eps}, 1 << 20},
           {"lfm2_vision", true, kNaFlex, {"clip.vision." + eps}, 1 << 20},
           {"mistral3_pixtral", true, kNaFlex, {"clip.vision." + eps}, 1 << 20},
@@ -89,6 +91,7 @@ class HostilePairs : public ::testing::TestWithParam<Case> {
   EditedModel Good() const { return EditedModel::FromFile(GetParam().path()); }
   // Biases of linear layers may be missing, those of norms may not.
   static bool MayBeMissing(const std::string& name) {
+    if (name.ends_with("put_min") || name.ends_with("put_max")) return true;  // bounds of Gemma 4's
     return name.ends_with(".bias") && name.find("norm") == std::string::npos && name.find("ln") == std::string::npos &&
            name != "mm.model.mlp.0.bias";  // a norm's
   }
@@ -224,10 +227,10 @@ TEST_P(HostilePairs, Normalisation) {
 TEST_P(HostilePairs, ProjectionsOfAbsurdWidth) {
   if (!GetParam().encoder) GTEST_SKIP() << "a language model has none";
   const std::string name = GetParam().name;
-  const std::string last = name == "blip2"           ? "v.proj_linear.weight"
-                           : name == "internvl"      ? "mm.model.mlp.3.weight"
-                           : name == "gemma3_vision" ? "mm.input_projection.weight"
-                                                     : "mm.2.weight";
+  const std::string last = name == "blip2"             ? "v.proj_linear.weight"
+                           : name == "internvl"        ? "mm.model.mlp.3.weight"
+                           : name.starts_with("gemma") ? "mm.input_projection.weight"
+                                                       : "mm.2.weight";
   EditedModel edited = Good();
   EditedTensor& projection = edited.Tensor(last);
   projection.shape = {1 << 18, 1};
@@ -283,6 +286,25 @@ TEST_P(HostilePairs, OtherThingsThatCannotBe) {
   }
   if (name == "gemma3_vision") {
     refused("clip.vision.projector.scale_factor", {int64_t{4}}, "a row along each side");
+    return;
+  }
+  if (name.starts_with("gemma4")) {
+    refused("clip.vision.projector.scale_factor", {int64_t{17}}, "clip.vision.projector.scale_factor");
+    refused("clip.vision.attention.head_count", {int64_t{6}}, "heads of 6");
+    refused("weir.vision.max_rows", {int64_t{0}}, "weir.vision.max_rows");
+    refused("weir.vision.max_rows", {int64_t{73}}, "a table of 216 positions along each side");
+    refused("weir.vision.max_rows", {int64_t{8192}}, "patches");
+    if (name == "gemma4_vision") {
+      EditedModel crossed = Good();
+      crossed.Tensor("v.blk.1.ffn_down.output_min").SetFloat(0, 9);
+      ExpectRefused(crossed, "v.blk.1.ffn_down.output_min");
+    }
+    // Of an encoder of sound in the same file nothing is read.
+    EditedModel sound = Good();
+    EditedTensor extra = sound.tensors.back();
+    extra.name = "a.blk.0.ffn_up.weight";
+    sound.tensors.push_back(extra);
+    EXPECT_TRUE(Load(sound).ok()) << Load(sound).message();
     return;
   }
   if (name == "internvl") {

@@ -50,6 +50,8 @@ TEST_P(EncodersTest, IntermediatesAreTheReferences) {
   ExpectGolden("qwen25vl_merger.gguf", ReadGolden(VisionDir() + "qwen25vl.golden"), "mm.2");
   ExpectGolden("qwen3vl_merger.gguf", ReadGolden(VisionDir() + "qwen3vl.golden"), "mm.rows");
   ExpectGolden("gemma3_vision.gguf", ReadGolden(VisionDir() + "gemma3_vision.golden"), "mm.fc");
+  ExpectGolden("gemma4_vision.gguf", ReadGolden(VisionDir() + "gemma4_vision.golden"), "mm.fc");
+  ExpectGolden("gemma4_large_vision.gguf", ReadGolden(VisionDir() + "gemma4_large.golden"), "mm.fc");
   ExpectGolden("internvl.gguf", ReadGolden(VisionDir() + "internvl.golden"), "mm.3");
   ExpectGolden("internvl_large.gguf", ReadGolden(VisionDir() + "internvl_large.golden"), "mm.3");
 }
