@@ -156,7 +156,9 @@ Status Gemma4Vision::Load(const GgufFile& file, Ledger& ledger) {
     WEIR_RETURN_IF_ERROR(loader.Load("v.std_scale", d, &times_));
   }
   WEIR_RETURN_IF_ERROR(loader.Fill(d, 1.0f, &ones_));
-  WEIR_ASSIGN_OR_RETURN(config_.n_embd, ProjectedWidth(file, "mm.input_projection.weight"));
+  WEIR_ASSIGN_OR_RETURN(const int32_t width, ProjectedWidth(file, "mm.input_projection.weight"));
+  WEIR_ASSIGN_OR_RETURN(const int64_t said, BoundedIntOr(file, "clip.vision.projection_dim", 1, 1 << 17, width));
+  config_.n_embd = static_cast<int32_t>(said);
   WEIR_RETURN_IF_ERROR(loader.Load("mm.input_projection.weight", config_.n_embd, d, &projection_.w));
   return loader.Finish();
 }

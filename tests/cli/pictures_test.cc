@@ -103,6 +103,7 @@ TEST_F(PicturesTest, PlansCoverEveryEncoder) {
                                        {"gemma4_text.gguf", "gemma4_vision.gguf"},
                                        {"gemma4_large_text.gguf", "gemma4_large_vision.gguf"},
                                        {"mistral3_text.gguf", "mistral3_pixtral.gguf"},
+                                       {"minicpmv_text.gguf", "minicpmv.gguf"},
                                        {"lfm2_text.gguf", "lfm2_vision.gguf"},
                                        {"internvl_qwen2.gguf", "internvl.gguf"},
                                        {"qwen3vl_deepstack.gguf", "qwen3vl_merger.gguf"}}) {

@@ -49,7 +49,8 @@ bool KeyMayBeMissing(const std::string& key) {
       "clip.projector_type", "clip.use_gelu", "clip.use_silu", "clip.has_text_encoder", "clip.has_llava_projector",
       "clip.vision.feature_layer", "clip.vision.projection_dim", "clip.vision.mm_patch_merge_type",
       "clip.vision.image_grid_pinpoints", "clip.vision.preproc_image_size", "clip.vision.image_min_pixels",
-      "clip.vision.image_max_pixels", "weir.vision.fit", "weir.vision.split",
+      "clip.vision.image_max_pixels", "weir.vision.fit", "weir.vision.split", "weir.vision.max_slices",
+      "clip.minicpmv_query_num",
       // of InternVL's and Qwen's: what all released models have
       "clip.vision.preproc_min_tiles", "clip.vision.preproc_max_tiles", "clip.vision.window_size",
       "clip.vision.spatial_merge_size", "clip.vision.is_deepstack_layers", ".n_deepstack_layers"};
@@ -64,7 +65,8 @@ bool TensorMayBeMissing(const std::string& family, const std::string& name) {
   if (family == "gemma3n" && (name.starts_with("blk.4.attn_") || name.starts_with("blk.5.attn_"))) {
     return name.find("attn_k") != std::string::npos || name.find("attn_v") != std::string::npos;
   }
-  if (name.ends_with("put_min") || name.ends_with("put_max")) return true;  // bounds of Gemma 4's encoder
+  if (name == "resampler.pos_embed_k" && family == "resampler") return true;  // computed for every picture
+  if (name.ends_with("put_min") || name.ends_with("put_max")) return true;    // bounds of Gemma 4's encoder
   return name.ends_with(".bias") && name.find("norm") == std::string::npos && name.find("ln") == std::string::npos &&
          name != "mm.model.mlp.0.bias";  // a norm's
 }

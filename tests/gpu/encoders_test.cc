@@ -43,6 +43,7 @@ TEST_P(EncodersTest, IntermediatesAreTheReferences) {
   ExpectGolden("blip2.gguf", ReadGolden(VisionDir() + "blip2.golden"), "v.proj_linear");
   ExpectGolden("idefics3.gguf", ReadGolden(VisionDir() + "smolvlm.golden"), "mm.fc");
   ExpectGolden("qwenvl_resampler.gguf", ReadGolden(VisionDir() + "qwenvl.golden"), "mm.proj");
+  ExpectGolden("minicpmv.gguf", ReadGolden(VisionDir() + "minicpmv.golden"), "mm.proj");
   ExpectGolden("qwen2vl_merger.gguf", ReadGolden(VisionDir() + "qwen2vl.golden"), "mm.2");
   ExpectGolden("lfm2_vision.gguf", ReadGolden(VisionDir() + "lfm2_vision.golden"), "mm.2");
   ExpectGolden("mistral3_pixtral.gguf", ReadGolden(VisionDir() + "mistral3_pixtral.golden"), "mm.rows");
@@ -101,7 +102,7 @@ TEST_P(EncodersTest, PrunersAreToldTheSameAndKeepTheSame) {
 
 TEST_P(EncodersTest, TilesAndSquaresOfPictures) {
   const auto cpu = MakeCpuBackend(2);
-  for (const char* name : {"clip_next.gguf", "idefics3.gguf", "internvl.gguf"}) {
+  for (const char* name : {"clip_next.gguf", "idefics3.gguf", "internvl.gguf", "minicpmv.gguf"}) {
     SCOPED_TRACE(name);
     const auto mine = Load(name, *backend_), theirs = Load(name, *cpu);
     ASSERT_NE(mine, nullptr);

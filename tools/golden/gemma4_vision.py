@@ -72,10 +72,11 @@ TEXT = dict(
 SMALL = dict(
     TEXT,
     intermediate_size=24,
-    num_hidden_layers=6,
+    num_hidden_layers=8,
     num_key_value_heads=1,
-    layer_types=["sliding_attention", "sliding_attention", "full_attention"] * 2,
-    num_kv_shared_layers=2,
+    layer_types=["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"]
+    + ["full_attention", "sliding_attention", "sliding_attention", "full_attention"],
+    num_kv_shared_layers=3,
     use_double_wide_mlp=True,
     hidden_size_per_layer_input=8,
     vocab_size_per_layer_input=TEXT["vocab_size"],
