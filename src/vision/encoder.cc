@@ -312,6 +312,12 @@ std::span<float> ImageEncoder::EncodePixels(const float* pixels, const VisionObs
   return std::span<float>(rows_.as<float>(), static_cast<size_t>(rows.n) * static_cast<size_t>(config.n_embd));
 }
 
+Result<std::span<float>> ImageEncoder::EncodeFrame(const RgbView& frame, const VisionObserver* observer,
+                                                   SignalSink* signals) {
+  WEIR_RETURN_IF_ERROR(Preprocess(frame, encoder_.config().transform, ledger_, pixels_.as<float>()));
+  return EncodePixels(pixels_.as<float>(), observer, signals);
+}
+
 Status ImageEncoder::TakeFrame(const RgbView& frame, FrameMemory& memory, const VisionObserver* observer) {
   WEIR_RETURN_IF_ERROR(Preprocess(frame, encoder_.config().transform, ledger_, pixels_.as<float>()));
   TakePixels(pixels_.as<float>(), memory, observer);

@@ -157,6 +157,9 @@ class ImageEncoder {
   // Errors of Preprocess(). `signals` are those of the whole picture.
   Result<std::span<float>> Encode(const RgbView& image, const VisionObserver* observer = nullptr,
                                   SignalSink* signals = nullptr);
+  // Rows of a frame of a video, which is one view, whatever pictures are cut into. Errors of Preprocess().
+  Result<std::span<float>> EncodeFrame(const RgbView& frame, const VisionObserver* observer = nullptr,
+                                       SignalSink* signals = nullptr);
   // Rows of an input made by Preprocess(), [3, size, size]: without tiles, as for frames of a video.
   std::span<float> EncodePixels(const float* pixels, const VisionObserver* observer = nullptr,
                                 SignalSink* signals = nullptr);

@@ -174,6 +174,10 @@ TEST(Minicpmv, AFrameIsOneView) {
   ASSERT_TRUE(pair.reader->ReadPrepared(frame.data(), {}).ok());
   EXPECT_EQ(pair.session->counters().by[static_cast<size_t>(Modality::kVideo)].seen, kQueries);
   EXPECT_EQ(pair.session->counters().seen, kQueries + 2);
+  // The same, decoded but not prepared: a picture of this size is read in slices.
+  const std::vector<uint8_t> rgb = testing::Picture(90, 61);
+  ASSERT_TRUE(pair.reader->ReadPixels({rgb.data(), 90, 61}, Modality::kVideo, {}).ok());
+  EXPECT_EQ(pair.session->counters().seen, 2 * (kQueries + 2));
 }
 
 TEST(Minicpmv, LongPicturesAreRefused) {
