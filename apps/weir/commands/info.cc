@@ -51,8 +51,12 @@ void PrintEncoder(const GgufFile& file) {
   const EncoderConfig& config = encoder.config();
   Print(stdout, "runs here: yes, as vision encoder {}, for models with embedding size {}; weights in memory {}\n",
         Printable(config.projector), config.n_embd, BytesText(ledger.used_bytes()));
-  Print(stdout, "pictures: {} x {} pixels become {} tokens", config.transform.size, config.transform.size,
-        config.n_rows);
+  if (AnySize(config.transform)) {
+    Print(stdout, "pictures: of any size, up to {} tokens", config.n_rows);
+  } else {
+    Print(stdout, "pictures: {} x {} pixels become {} tokens", config.transform.size, config.transform.size,
+          config.n_rows);
+  }
   if (config.in_parts()) Print(stdout, ", with tiles up to {}", config.max_rows());
   if (config.n_recalled > 0) {
     Print(stdout, "; a video's frames are read together, as up to {} tokens, and kept in {}", config.n_recalled,
