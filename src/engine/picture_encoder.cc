@@ -58,7 +58,8 @@ Result<std::unique_ptr<PictureEncoder>> PictureEncoder::MakeSetAside(const Prune
 
 Status PictureEncoder::Read(const RgbView& picture, Modality modality, Session& session,
                             const Session::AppendOptions& append) {
-  WEIR_ASSIGN_OR_RETURN(const std::span<const float> rows, Encode(picture));
+  WEIR_ASSIGN_OR_RETURN(const std::span<const float> rows,
+                        modality == Modality::kVideo ? EncodeFrame(picture) : Encode(picture));
   return AppendParts(config(), parts(), rows, modality, session, append);
 }
 
@@ -76,6 +77,11 @@ SignalSink* PictureEncoder::BeginPicture() {
 
 Result<std::span<const float>> PictureEncoder::Encode(const RgbView& image, const VisionObserver* observer) {
   WEIR_ASSIGN_OR_RETURN(const std::span<float> rows, images_->Encode(image, observer, BeginPicture()));
+  return Thin(rows);
+}
+
+Result<std::span<const float>> PictureEncoder::EncodeFrame(const RgbView& frame, const VisionObserver* observer) {
+  WEIR_ASSIGN_OR_RETURN(const std::span<float> rows, images_->EncodeFrame(frame, observer, BeginPicture()));
   return Thin(rows);
 }
 

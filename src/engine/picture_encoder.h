@@ -39,7 +39,8 @@ class PictureEncoder {
   // The picture's remaining rows, [n, n_embd], in order; valid until the next call. Errors of Preprocess(); kCorrupt if
   // the encoder gives the pruner numbers that are not finite.
   Result<std::span<const float>> Encode(const RgbView& image, const VisionObserver* observer = nullptr);
-  // The same for the output of Prepare(), encoded as a frame of a video.
+  // The same for a frame of a video, which is one view, and for the output of Prepare().
+  Result<std::span<const float>> EncodeFrame(const RgbView& frame, const VisionObserver* observer = nullptr);
   Result<std::span<const float>> EncodePixels(const float* pixels, const VisionObserver* observer = nullptr);
 
   // The same for two frames of a video as one (ImageEncoder::EncodePair()).

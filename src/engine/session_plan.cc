@@ -17,10 +17,13 @@ constexpr int32_t kLargestPot = 1 << 26;
 
 // Rows per forward pass in a pot of n slots: large enough for efficient matrix products, small enough that a chunk
 // replaces only part of a pot that evicts.
-int32_t ChunkRows(const SessionOptions& options, const PolicyNeeds& needs, int32_t n_slots) {
+int32_t ChunkRows(const AttentionLayout& attention, const SessionOptions& options, const PolicyNeeds& needs,
+                  int32_t n_slots) {
+  // A picture whose rows see each other is read as a whole.
+  const int32_t usual = std::max(kDefaultChunk, attention.two_way_pictures ? attention.picture_rows : 0);
   const int32_t wanted = options.chunk_rows > 0 ? options.chunk_rows
-                         : needs.evicts         ? std::min(n_slots / 4, kDefaultChunk)
-                                                : kDefaultChunk;
+                         : needs.evicts         ? std::min(n_slots / 4, usual)
+                                                : usual;
   const int32_t most = needs.evicts ? std::min(n_slots / 2, n_slots - (needs.min_slots - 1)) : n_slots;
   return std::clamp(wanted, 1, std::max(1, most));
 }
@@ -83,7 +86,7 @@ SessionPlan PlanFor(const Model& model, const Backend& backend, const SessionOpt
   const EvidenceDemand& demand = parts.evidence.demand();
   SessionPlan plan;
   plan.probe_slots = demand.probe_slots;
-  plan.chunk_rows = ChunkRows(options, needs, n_slots - plan.probe_slots);
+  plan.chunk_rows = ChunkRows(config.attention, options, needs, n_slots - plan.probe_slots);
   plan.draft = Drafter::Plan(options.draft).value();  // PlanSession() has checked the options
   const int64_t max_rows = std::max({plan.chunk_rows, plan.probe_slots, plan.draft.most + 1});
   // For the rows of a probe there are slots beside those.

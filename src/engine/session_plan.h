@@ -41,8 +41,9 @@ struct SessionOptions {
   int32_t pot_slots = 0;     // |M|; 0: as many as fit in budget_bytes, at most the trained context; without a
                              // budget the trained context, at most 4096
   int64_t budget_bytes = 0;  // 0: only the pot limits the session
-  int32_t chunk_rows = 0;    // rows per forward pass; 0: 256, or a quarter of a pot that evicts. At most half of a
-                             // pot that evicts: one chunk must not replace the whole pot
+  int32_t chunk_rows = 0;    // rows per forward pass; 0: 256 (AttentionLayout::picture_rows where those are more), or a
+                             // quarter of a pot that evicts. At most half of a pot that evicts: one chunk must not
+                             // replace the whole pot
   DType k_type = DType::kF16, v_type = DType::kF16;
   OnOverflow on_overflow = OnOverflow::kEvict;
   bool nll = false;  // Append() will return log-likelihoods

@@ -196,10 +196,11 @@ Status Attender::Plan(std::span<const BatchSegment> segments) {
   read_ptrs_.resize(n_views);
   n_read_.resize(n_views);
   views_.resize(segments_.size());
+  two_way_.resize(segments_.size());
   for (size_t i = 0; i < segments_.size(); ++i) {
     const size_t at = i * layout_.n_kv_heads;
     views_[i] = {segments_[i].first_row, segments_[i].n_rows, &k_ptrs_[at], &v_ptrs_[at], &n_slots_[at]};
-    views_[i].two_way = layout_.two_way_pictures && IsPicture(segments_[i]);
+    two_way_[i] = layout_.two_way_pictures && IsPicture(segments_[i]);
   }
   if (first.positions == Positions::kAbs && angles_.bytes() > 0) {
     std::vector<int64_t> pos;
@@ -319,6 +320,7 @@ void Attender::Attend(int32_t layer, const float* q, const float* k, const float
     const bool reads_all = s.reads == nullptr || in_windows(layer);
     const size_t first = i * layout_.n_kv_heads;
     views_[i].n_rows = s.n_rows - first_row;
+    views_[i].two_way = two_way_[i] && (window || !layout_.two_way_windows_only);
     views_[i].selected = reads_all ? nullptr : &read_ptrs_[first];
     views_[i].n_selected = reads_all ? nullptr : &n_read_[first];
     views_[i].first_slot = window ? &first_ptrs_[first] : nullptr;

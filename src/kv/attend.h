@@ -61,8 +61,11 @@ struct AttentionLayout {
   int32_t n_state_layers = 0;  // so many
   // Rows of a table of learned positions that the model adds to its input (Attender::positions()); 0: none.
   int32_t n_learned_positions = 0;
-  // A picture's rows that are read in one forward pass see each other (AttentionSegment::two_way).
-  bool two_way_pictures = false;
+  // A picture's rows that are read in one forward pass see each other (AttentionSegment::two_way), in all layers or in
+  // those with a window alone.
+  bool two_way_pictures = false, two_way_windows_only = false;
+  // Then the most rows of a picture of the released models, which a chunk has room for by default.
+  int32_t picture_rows = 0;
   bool shows_positions = false;  // Attender::positions() for other purposes, without that limit
   // Layers with a sliding window: a row sees entries less than `window` positions before it, with positions as RoPE
   // sees them (docs/decisions/0007-windows-count-positions.md). They have the pot's slots, like the others, or slots of
@@ -230,6 +233,7 @@ class Attender {
   std::vector<const int32_t*> read_ptrs_;        // same shape; of segments that read only part of their slots
   std::vector<int32_t> n_read_;                  // same shape
   std::vector<AttentionSegment> views_;          // [n_segments]
+  std::vector<bool> two_way_;                    // [n_segments], in layers where pictures are
   std::vector<StoreSlotsArgs> stores_;
   std::vector<ColumnScoresArgs> scores_;  // of the segments that vote
   std::vector<float*> score_ptrs_;        // [n_kv_heads] of each

@@ -34,6 +34,7 @@ const ArchitectureInfo kGemma3 = {
       const int32_t scaled_by = config.n_layers == 62 ? config.n_embd / attention.n_heads : attention.head_dim;
       WEIR_ASSIGN_OR_RETURN(attention.scale, ReadScale(file, "gemma3.attention.scale", scaled_by));
       attention.two_way_pictures = true;
+      attention.picture_rows = 256;
       return std::unique_ptr<Model>(std::move(model));
     },
 };

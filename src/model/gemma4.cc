@@ -4,6 +4,9 @@
 // the rotary embedding; of the latter's heads only the first part is rotated (the file's frequency factors stop the
 // rest), and a layer without a value projection normalises its key projection. A layer's output has a factor. Files of
 // mixtures of experts are refused.
+//
+// In the large sizes, which have no per-layer embeddings, a picture's rows see each other in the layers with a window;
+// rows of one forward pass do, as in Gemma 3. llama.cpp's files do not say it.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -55,6 +58,12 @@ Status SetLayout(const GgufFile& file, const DecoderMetadata& m, WeightLoader& l
   for (int32_t l = 0; l < m.n_layers; ++l) {
     layers.push_back({m.n_heads, kv_heads[l], windows[l] == 1 ? window_dim : m.head_dim});
   }
+  WEIR_ASSIGN_OR_RETURN(const int64_t n_own,
+                        BoundedIntOr(file, "gemma4.embedding_length_per_layer_input", 0, 1 << 16, 0));
+  WEIR_ASSIGN_OR_RETURN(a.two_way_pictures, file.BoolOr("weir.two_way_pictures", n_own == 0));
+  a.two_way_pictures = a.two_way_pictures && any;
+  a.two_way_windows_only = true;
+  a.picture_rows = 280;
   return model->SetLayers(file, kArch, std::move(layers));
 }
 

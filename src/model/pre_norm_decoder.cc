@@ -305,8 +305,8 @@ void PreNormDecoder::Forward(const ForwardArgs& args) {
     norm_heads(layer.q_norm, a.n_heads, q);
     norm_heads(layer.k_norm, a.n_kv_heads, k);
     if (options_.clamp > 0) {
-      backend_.Clamp({options_.clamp, q, q, n * q_dim});
-      for (float* each : {k, v}) backend_.Clamp({options_.clamp, each, each, n * kv_dim});
+      backend_.Clamp({-options_.clamp, options_.clamp, q, q, n * q_dim});
+      for (float* each : {k, v}) backend_.Clamp({-options_.clamp, options_.clamp, each, each, n * kv_dim});
     }
     observe(blk + "q", q_dim, q);
     observe(blk + "k", kv_dim, k);

@@ -163,9 +163,10 @@ Status WeightLoader::LoadStack(const std::string& name, int64_t n, int64_t n_out
 }
 
 Status WeightLoader::LoadSlice(const std::string& name, int64_t n, int64_t at, int64_t n_out, int64_t n_in,
-                               std::unique_ptr<Matrix>* out) {
+                               std::unique_ptr<Matrix>* out, int64_t n_rows) {
   WEIR_ASSIGN_OR_RETURN(const GgufTensor* tensor, Take(name, {n, n_out, n_in}));
-  return Prepare(*tensor, tensor->data + at * n_out * RowBytes(tensor->type, n_in), n_out, n_in, out, {}, 0, {n, at});
+  return Prepare(*tensor, tensor->data + at * n_out * RowBytes(tensor->type, n_in), n_rows < 0 ? n_out : n_rows, n_in,
+                 out, {}, 0, {n, at});
 }
 
 Status WeightLoader::LoadTransposed(const std::string& name, int64_t n_rows, int64_t n_out, int64_t first, int64_t n_in,

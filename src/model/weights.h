@@ -59,9 +59,9 @@ class WeightLoader {
   Status LoadVectors(const std::string& name, int64_t n_rows, int64_t n, Vector* out);
   // A tensor [n, n_out, n_in] of n matrices as one stack (ops/grouped_matmul.h).
   Status LoadStack(const std::string& name, int64_t n, int64_t n_out, int64_t n_in, std::unique_ptr<Matrix>* out);
-  // Matrix `at` of a tensor [n, n_out, n_in] of n matrices.
+  // Matrix `at` of a tensor [n, n_out, n_in] of n matrices, or its first n_rows rows alone.
   Status LoadSlice(const std::string& name, int64_t n, int64_t at, int64_t n_out, int64_t n_in,
-                   std::unique_ptr<Matrix>* out);
+                   std::unique_ptr<Matrix>* out, int64_t n_rows = -1);
   // Rows [first, first + n_in) of a tensor [n_rows, n_out] as columns: [n_out, n_in]. Block formats, whose blocks lie
   // along the rows, become F16.
   Status LoadTransposed(const std::string& name, int64_t n_rows, int64_t n_out, int64_t first, int64_t n_in,

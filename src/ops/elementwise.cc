@@ -112,7 +112,7 @@ void Scale(const ScaleArgs& args) {
 
 void Clamp(const ClampArgs& args) {
   // In this order of arguments NaN stays NaN.
-  for (int64_t i = 0; i < args.n; ++i) args.y[i] = std::max(std::min(args.x[i], args.limit), -args.limit);
+  for (int64_t i = 0; i < args.n; ++i) args.y[i] = std::max(std::min(args.x[i], args.high), args.low);
 }
 
 }  // namespace weir::ref

@@ -122,9 +122,9 @@ struct ScaleArgs {
   int64_t n = 0;
 };
 
-// y = x, at least -limit and at most limit; NaN stays NaN
+// y = x, at least low and at most high; NaN stays NaN
 struct ClampArgs {
-  float limit = 0;           // > 0
+  float low = 0, high = 0;   // low <= high
   const float* x = nullptr;  // [n]
   float* y = nullptr;        // [n]
   int64_t n = 0;

@@ -172,8 +172,8 @@ TEST(ClampedSwiGlu, KnownValues) {
 TEST(Clamp, BoundsBothSidesAndKeepsWhatIsNoNumber) {
   std::vector<float> x = {
       -3, -0.5f, 0, 0.5f, 3, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()};
-  ref::Clamp({1, x.data(), x.data(), std::ssize(x)});
-  EXPECT_EQ(std::vector<float>(x.begin(), x.end() - 1), (std::vector<float>{-1, -0.5f, 0, 0.5f, 1, 1}));
+  ref::Clamp({-1, 2, x.data(), x.data(), std::ssize(x)});
+  EXPECT_EQ(std::vector<float>(x.begin(), x.end() - 1), (std::vector<float>{-1, -0.5f, 0, 0.5f, 2, 2}));
   EXPECT_TRUE(std::isnan(x.back()));
 }
 

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <vector>
 
+#include "vision/slices.h"
 #include "vision/split.h"
 #include "vision/stretch.h"
 
@@ -118,7 +119,7 @@ int32_t EncoderConfig::max_rows() const {
   for (const Grid& grid : grids) {
     most = std::max(most, grid.height / transform.size * n_side * (grid.width / transform.size * n_side + 1));
   }
-  return n_rows * (1 + max_squares * max_squares + max_tiles) + most;
+  return n_rows * (1 + max_squares * max_squares + max_tiles + (max_slices > 1 ? max_slices : 0)) + most;
 }
 
 int64_t ImageEncoder::Bytes(const Encoder& encoder) {
@@ -160,6 +161,7 @@ Result<std::span<float>> ImageEncoder::Encode(const RgbView& image, const Vision
                                               SignalSink* signals) {
   if (encoder_.config().max_squares > 0) return EncodeSquares(image, observer, signals);
   if (encoder_.config().max_tiles > 0) return EncodeStretched(image, observer, signals);
+  if (encoder_.config().max_slices > 1) return EncodeSlices(image, observer, signals);
   WEIR_RETURN_IF_ERROR(Preprocess(image, encoder_.config().transform, ledger_, pixels_.as<float>()));
   const std::span<float> whole = EncodePixels(pixels_.as<float>(), observer, signals);
   if (encoder_.config().grids.empty()) return whole;
@@ -298,6 +300,32 @@ Result<const float*> ImageEncoder::Prepare(const RgbView& image) {
   return static_cast<const float*>(pixels_.as<float>());
 }
 
+Result<std::span<float>> ImageEncoder::EncodeSlices(const RgbView& image, const VisionObserver* observer,
+                                                    SignalSink* signals) {
+  const EncoderConfig& config = encoder_.config();
+  const PictureWords& words = config.words;
+  float* const pixels = pixels_.as<float>();
+  WEIR_RETURN_IF_ERROR(Preprocess(image, config.transform, ledger_, pixels));
+  const std::span<float> whole = EncodePixels(pixels, observer, signals);
+  const SliceLayout layout = LayOutSlices(image.width, image.height, config.transform, config.max_slices);
+  if (layout.n() == 0) return whole;
+  parts_ = {{words.open, config.n_rows}};
+  float* to = rows_.as<float>() + int64_t{config.n_rows} * config.n_embd;
+  PicturePlace place;
+  place.copy = {layout.n_x * layout.slice.width, layout.n_y * layout.slice.height};
+  place.size = layout.slice;
+  for (int32_t i = 0; i < layout.n(); ++i, to += int64_t{config.n_rows} * config.n_embd) {
+    const int32_t x = i % layout.n_x, y = i / layout.n_x;
+    place.x = x * layout.slice.width;
+    place.y = y * layout.slice.height;
+    WEIR_RETURN_IF_ERROR(PreprocessPlace(image, config.transform, place, ledger_, pixels));
+    Run(pixels, to, nullptr, nullptr);
+    parts_.push_back({words.open_square + (i == 0 ? 0 : x > 0 ? 1 : 2), config.n_rows});
+  }
+  parts_.push_back({words.open_square + 3, 0});
+  return std::span<float>(rows_.as<float>(), static_cast<size_t>(to - rows_.as<float>()));
+}
+
 std::span<float> ImageEncoder::EncodePixels(const float* pixels, const VisionObserver* observer, SignalSink* signals) {
   return EncodePair(pixels, nullptr, observer, signals);
 }
@@ -310,6 +338,12 @@ std::span<float> ImageEncoder::EncodePair(const float* first, const float* secon
   parts_ = {{config.words.open, rows.n, rows.columns}};
   if (config.words.close >= 0) parts_.push_back({config.words.close, 0});
   return std::span<float>(rows_.as<float>(), static_cast<size_t>(rows.n) * static_cast<size_t>(config.n_embd));
+}
+
+Result<std::span<float>> ImageEncoder::EncodeFrame(const RgbView& frame, const VisionObserver* observer,
+                                                   SignalSink* signals) {
+  WEIR_RETURN_IF_ERROR(Preprocess(frame, encoder_.config().transform, ledger_, pixels_.as<float>()));
+  return EncodePixels(pixels_.as<float>(), observer, signals);
 }
 
 Status ImageEncoder::TakeFrame(const RgbView& frame, FrameMemory& memory, const VisionObserver* observer) {

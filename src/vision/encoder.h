@@ -32,7 +32,9 @@ struct PictureWords {
   std::vector<std::vector<int32_t>> tokens;  // the same in that vocabulary, once set (SetWordTokens)
   int32_t open = -1, close = -1;             // around a picture that is encoded once
   int32_t open_last = -1;                    // before the whole picture, if its squares come first (vision/split.h)
-  // Before the first square; before square (x, y) it is open_square + y * max_squares + x. Of tiles: with max_tiles.
+  // Before the first square; before square (x, y) it is open_square + y * max_squares + x. Of tiles: with max_tiles. Of
+  // slices, between the whole picture and the first; between two of a line, between lines, and at the end it is 1, 2
+  // and 3 more.
   int32_t open_square = -1;
   // Of the time before a pair of frames, "<12.5 seconds>": what comes before the number, ten digits, the point, the
   // rest.
@@ -78,12 +80,14 @@ struct EncoderConfig {
   // has more than, both sides rounded to multiples of the transform's factor. The whole picture has its own size then.
   int32_t tile_side = 0;
   int64_t tile_above = 0;
+  // If pictures are read as a whole and in slices (vision/slices.h): the most of them. Otherwise 0 or 1.
+  int32_t max_slices = 0;
   PictureWords words;
   FramePairing pairing;
   // The most rows of any picture.
   int32_t max_rows() const;
   // Whether pictures may be read in more than one view.
-  bool in_parts() const { return !grids.empty() || max_squares > 0 || max_tiles > 0; }
+  bool in_parts() const { return !grids.empty() || max_squares > 0 || max_tiles > 0 || max_slices > 1; }
 };
 
 // Receives named intermediates of an encoder: ("v.blk.3.attn_out", rows, columns, data).
@@ -170,6 +174,9 @@ class ImageEncoder {
   // Errors of Preprocess(). `signals` are those of the whole picture.
   Result<std::span<float>> Encode(const RgbView& image, const VisionObserver* observer = nullptr,
                                   SignalSink* signals = nullptr);
+  // Rows of a frame of a video, which is one view, whatever pictures are cut into. Errors of Preprocess().
+  Result<std::span<float>> EncodeFrame(const RgbView& frame, const VisionObserver* observer = nullptr,
+                                       SignalSink* signals = nullptr);
   // Rows of an input made by Preprocess(), [3, size, size]: without tiles, as for frames of a video.
   std::span<float> EncodePixels(const float* pixels, const VisionObserver* observer = nullptr,
                                 SignalSink* signals = nullptr);
@@ -201,6 +208,7 @@ class ImageEncoder {
   Result<std::span<float>> EncodeStretched(const RgbView& image, const VisionObserver* observer, SignalSink* signals);
   Result<std::span<float>> EncodeTilesAndWhole(const RgbView& image, const VisionObserver* observer,
                                                SignalSink* signals);
+  Result<std::span<float>> EncodeSlices(const RgbView& image, const VisionObserver* observer, SignalSink* signals);
 
   Encoder& encoder_;
   Ledger& ledger_;

@@ -56,7 +56,6 @@ class Pixtral final : public Encoder {
   int64_t patch_values() const { return 3 * patch_ * patch_; }
   Status ReadMetadata(const GgufFile& file);
   Status MakeTables(Ledger& ledger);
-  void Angles(int64_t n_x, int64_t n, const Buffers& b);
 
   VitShape shape_;
   int64_t patch_ = 0, merge_ = 1, max_patches_ = 0, n_hidden_ = 0;
@@ -144,20 +143,6 @@ Status Pixtral::Load(const GgufFile& file, Ledger& ledger) {
   return loader.Finish();
 }
 
-void Pixtral::Angles(int64_t n_x, int64_t n, const Buffers& b) {
-  constexpr int64_t kPlaces = 256;
-  const int64_t quarter = shape_.head_dim() / 4;
-  int64_t places[kPlaces];
-  for (int axis = 0; axis < 2; ++axis) {
-    for (int64_t done = 0; done < n; done += kPlaces) {
-      const int64_t n_here = std::min(kPlaces, n - done);
-      for (int64_t i = 0; i < n_here; ++i) places[i] = axis == 0 ? (done + i) / n_x : (done + i) % n_x;
-      backend_.RopeAngles(tables_[axis], {places, static_cast<size_t>(n_here)}, b.angles[2 * axis] + done * quarter,
-                          b.angles[2 * axis + 1] + done * quarter);
-    }
-  }
-}
-
 void Pixtral::Encode(const EncodeArgs& args) {
   Workspace space(args.workspace);
   const Buffers b = LayOut(&space);
@@ -179,7 +164,8 @@ void Pixtral::Encode(const EncodeArgs& args) {
   observe("v.embd", n, d, b.x);
   backend_.RmsNorm({b.x, pre_norm_.get(), b.x, n, d, shape_.eps});
   observe("v.pre_ln", n, d, b.x);
-  Angles(n_x, n, b);
+  GridAngles(backend_, tables_[0], GridAxis::kLine, n_x, n, b.angles[0], b.angles[1]);
+  GridAngles(backend_, tables_[1], GridAxis::kColumn, n_x, n, b.angles[2], b.angles[3]);
   const VitRotation rotation = {&tables_[0], b.angles[0], b.angles[1], b.angles[2], b.angles[3]};
   blocks_.Run(backend_, b.blocks, n, &rotation, args.observer, b.x);
   const float* rows = b.x;

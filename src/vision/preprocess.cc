@@ -20,6 +20,11 @@ Status Check(const RgbView& image, const ImageTransform& t) {
            t.max_pixels <= int64_t{kMaxImageSize} * kMaxImageSize;
   }
   if (t.fit == Fit::kLongest) sane = t.factor >= 1 && t.factor <= kMaxImageSize;
+  if (t.fit == Fit::kArea) sane = sane && t.factor >= 1 && t.factor <= t.size;
+  if (t.fit == Fit::kMost) {
+    sane = t.factor >= 1 && t.factor <= kMaxImageSize && t.max_pixels >= int64_t{t.factor} * t.factor &&
+           t.max_pixels <= int64_t{kMaxImageSize} * kMaxImageSize;
+  }
   if (t.fit == Fit::kSplit || t.fit == Fit::kLongest)
     sane = sane && t.longest_side >= 1 && t.longest_side <= kMaxImageSize;
   for (int c = 0; c < 3; ++c) sane = sane && std::isfinite(t.mean[c]) && std::isfinite(t.std[c]) && t.std[c] > 0;
@@ -60,10 +65,19 @@ int64_t SplitBytes(int32_t width, int32_t height, const ImageTransform& t) {
 constexpr double kMaxRatio = 200;
 int64_t MultiplesSide(const ImageTransform& t) {
   if (t.fit == Fit::kLongest) return (int64_t{t.longest_side} + t.factor - 1) / t.factor * t.factor;
+  if (t.fit == Fit::kMost) return t.max_pixels / t.factor;
+  if (t.fit == Fit::kArea) return MaxAreaSide(t);
   return static_cast<int64_t>(std::sqrt(kMaxRatio * static_cast<double>(t.max_pixels))) + 2 * t.factor;
 }
 int64_t MultiplesPixels(const ImageTransform& t) {
   if (t.fit == Fit::kLongest) return MultiplesSide(t) * MultiplesSide(t);
+  if (t.fit == Fit::kMost) return t.max_pixels;
+  if (t.fit == Fit::kArea) {
+    // Each side is rounded up by half a factor at most, or to a factor.
+    const double both = t.size * (std::sqrt(kMaxRatio) + 1 / std::sqrt(kMaxRatio));
+    const int64_t rounded = int64_t{t.size} * t.size + static_cast<int64_t>(t.factor * (both + t.factor) / 2) + 1;
+    return std::max(rounded, t.factor * MaxAreaSide(t));
+  }
   // A side of one `factor`; the smallest picture, each side rounded up.
   const int64_t around_min =
       static_cast<int64_t>(2 * t.factor * std::sqrt(kMaxRatio * static_cast<double>(t.min_pixels)));
@@ -74,7 +88,9 @@ int64_t MultiplesPixels(const ImageTransform& t) {
 int64_t MultiplesBytes(int32_t width, int32_t height, const ImageTransform& t) {
   const int64_t most = MultiplesSide(t);
   if (t.fit == Fit::kLongest) return ResizeBytes({width, height}, {most, most}, t.resample);
-  const double pixels = static_cast<double>(t.max_pixels) * width * height;
+  // A slice is up to three times as wide as the whole, in a grid of one column.
+  const double side = t.fit == Fit::kArea ? 3.0 * t.size : std::sqrt(static_cast<double>(t.max_pixels));
+  const double pixels = side * side * width * height;
   // Of a picture with this ratio; narrower ones have fewer rows, wider ones fewer pixels per row.
   const int64_t rows = static_cast<int64_t>(std::sqrt(pixels)) + most + int64_t{t.factor} * (height + 1);
   return ResizeBytes({width, height}, {most, most}, 3 * rows, t.resample);
@@ -108,9 +124,24 @@ Result<PictureSize> MultiplesSize(int32_t width, int32_t height, const ImageTran
     };
     return PictureSize{up(w), up(h)};
   }
+  if (t.fit == Fit::kMost) {
+    const int32_t most = static_cast<int32_t>(t.max_pixels / (int64_t{t.factor} * t.factor));
+    const double by = std::sqrt(static_cast<double>(t.max_pixels) / (h * w));
+    const auto squares = [&](double side) { return static_cast<int32_t>(std::floor(by * side / f)); };
+    int32_t across = squares(w), down = squares(h);
+    if (down == 0) {
+      down = 1;
+      across = std::min(static_cast<int32_t>(std::floor(w / h)), most);
+    } else if (across == 0) {
+      across = 1;
+      down = std::min(static_cast<int32_t>(std::floor(h / w)), most);
+    }
+    return PictureSize{std::max(across, 1) * t.factor, down * t.factor};
+  }
   if (std::max(w, h) / std::min(w, h) > kMaxRatio) {
     return Unsupported("a picture of {} x {} pixels: one side may be 200 times the other", width, height);
   }
+  if (t.fit == Fit::kArea) return AreaSize(w, h, t);
   // Halves round to the even neighbour, as in Python.
   double across = std::nearbyint(w / f) * f, down = std::nearbyint(h / f) * f;
   if (t.at_least_factor) across = std::max(across, f), down = std::max(down, f);
@@ -126,11 +157,24 @@ Result<PictureSize> MultiplesSize(int32_t width, int32_t height, const ImageTran
   return PictureSize{static_cast<int32_t>(across), static_cast<int32_t>(down)};
 }
 
+PictureSize AreaSize(double width, double height, const ImageTransform& t) {
+  const double ratio = width / height;
+  const double down = std::floor(t.size / std::sqrt(ratio)), across = std::floor(down * ratio);
+  const auto rounded = [&t](double side) {
+    return std::max(static_cast<int32_t>(std::nearbyint(side / t.factor)), 1) * t.factor;
+  };
+  return {rounded(across), rounded(down)};
+}
+
+int64_t MaxAreaSide(const ImageTransform& t) {
+  return (static_cast<int64_t>(t.size * std::sqrt(kMaxRatio)) / t.factor + 1) * t.factor;
+}
+
 int64_t PreprocessBytes(int32_t width, int32_t height, const ImageTransform& t) {
   if (t.fit == Fit::kSplit) return SplitBytes(width, height, t);
   if (AnySize(t)) {
     const int64_t bytes = MultiplesBytes(width, height, t);
-    if (t.fit == Fit::kLongest || t.size == 0) return bytes;
+    if (t.fit == Fit::kLongest || t.fit == Fit::kArea || t.size == 0) return bytes;
     return std::max(bytes, ResizeBytes({width, height}, {t.size, t.size}, t.resample));
   }
   // The filter of an axis is at most as wide as when the whole longer side becomes `size` samples.
@@ -207,6 +251,17 @@ Status Preprocess(const RgbView& image, const ImageTransform& t, Ledger& ledger,
     longer.first = (longer.n_out - t.size) / 2;
   }
   return RunToInput(image, t, {t.size, t.size}, resize, ledger, out);
+}
+
+Status PreprocessPlace(const RgbView& image, const ImageTransform& t, const PicturePlace& place, Ledger& ledger,
+                       float* out) {
+  WEIR_RETURN_IF_ERROR(Check(image, t));
+  Resize resize;
+  resize.source = {0, image.width, {}};
+  resize.across = {image.width, place.copy.width, place.x, place.size.width};
+  resize.down = {image.height, place.copy.height, place.y, place.size.height};
+  SetInputSize(place.size, t, out);
+  return RunToInput(image, t, place.size, resize, ledger, out);
 }
 
 Status PreprocessSquare(const RgbView& image, const ImageTransform& t, const Square& square, Ledger& ledger,

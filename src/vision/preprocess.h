@@ -23,24 +23,29 @@ enum class Fit {
   kStretch,    // width and height are resized independently
   kMultiples,  // both sides become multiples of `factor`, at about the same ratio, pixels within bounds (Qwen2-VL)
   kSplit,      // its longer side becomes longest_side, then the result is stretched (Idefics3, SmolVLM)
-  kLongest     // shrunk if a side is above longest_side, then both sides rounded up to multiples of `factor` (Pixtral)
+  kLongest,    // shrunk if a side is above longest_side, then both sides rounded up to multiples of `factor` (Pixtral)
+  kArea,       // about size x size pixels at this ratio, both sides multiples of `factor` (MiniCPM-V)
+  kMost        // the most pixels up to max_pixels at this ratio, both sides multiples of `factor` (Gemma 4)
 };
 
 struct ImageTransform {
-  // Of the result, both sides; 1 .. kMaxImageSize. Where results differ in size: of squares beside them, 0 without.
+  // Of the result, both sides; 1 .. kMaxImageSize. Where results differ in size: of squares beside them, 0 without;
+  // kArea: of a square one.
   int32_t size = 0;
   Fit fit = Fit::kCrop;
   Resample resample = Resample::kBicubic;
   int32_t longest_side = 0;                                // kSplit, kLongest: 1 .. kMaxImageSize
-  int32_t factor = 0;                                      // kMultiples, kLongest: 1 .. kMaxImageSize
+  int32_t factor = 0;                                      // of those that differ in size: 1 .. kMaxImageSize
   bool at_least_factor = false;                            // kMultiples: no side is less, before pixels are counted
-  int64_t min_pixels = 0, max_pixels = 0;                  // kMultiples: 1 <= min <= max <= kMaxImageSize^2
+  int64_t min_pixels = 0, max_pixels = 0;                  // kMultiples: 1 <= min <= max <= kMaxImageSize^2; kMost: max
   float mean[3] = {0.48145466f, 0.4578275f, 0.40821073f};  // CLIP's
   float std[3] = {0.26862954f, 0.26130258f, 0.27577711f};  // each above 0
 };
 inline constexpr int32_t kMaxImageSize = 4096;
 // Whether inputs differ in size.
-inline bool AnySize(const ImageTransform& t) { return t.fit == Fit::kMultiples || t.fit == Fit::kLongest; }
+inline bool AnySize(const ImageTransform& t) {
+  return t.fit == Fit::kMultiples || t.fit == Fit::kLongest || t.fit == Fit::kMost || t.fit == Fit::kArea;
+}
 
 // Floats of an encoder's input: [3, size, size]; where inputs differ in size the largest [3, height, width] plus two.
 int64_t InputFloats(const ImageTransform& transform);
@@ -53,11 +58,19 @@ PictureSize InputSize(const float* input, const ImageTransform& transform);
 void SetInputSize(PictureSize size, const ImageTransform& transform, float* input);
 // Where inputs differ in size: that of a picture's. kMultiples: 2409.12191, section 2.1, transformers' smart_resize,
 // kUnsupported when one side is more than 200 times the other. kLongest: 2410.07073, section 2.2, transformers'
-// get_resize_output_image_size; a side that would vanish becomes one `factor`.
+// get_resize_output_image_size; a side that would vanish becomes one `factor`. kMost: transformers'
+// get_aspect_ratio_preserving_size of Gemma 4, in which such a picture has a line of squares, as many as the longer
+// side is times the shorter, within max_pixels. kArea: AreaSize(), with the same limit as kMultiples.
 Result<PictureSize> MultiplesSize(int32_t width, int32_t height, const ImageTransform& transform);
 
+// kArea: transformers' find_best_resize of MiniCPM-V 4.6, with patches as multiples; the sides need not be whole.
+PictureSize AreaSize(double width, double height, const ImageTransform& transform);
+// The longest side that it gives to a picture that is not refused.
+int64_t MaxAreaSide(const ImageTransform& transform);
+
 // Largest working memory of Preprocess() for a picture of this many pixels, and of PreprocessSquare() where the copy is
-// at least `size` pixels wide or high; with kSplit, of all the picture's squares (vision/split.h).
+// at least `size` pixels wide or high; with kSplit, of all the picture's squares (vision/split.h); with kArea, of its
+// slices (vision/slices.h).
 int64_t PreprocessBytes(int32_t width, int32_t height, const ImageTransform& transform);
 
 // One square of a larger copy of the picture: [x, x + size) x [y, y + size) of the picture resized to width x height.
@@ -69,6 +82,14 @@ struct Square {
 // As Preprocess(), for a square; ignores transform.fit.
 Status PreprocessSquare(const RgbView& image, const ImageTransform& transform, const Square& square, Ledger& ledger,
                         float* out);
+
+// As Preprocess(), for the part [x, x + size.width) x [y, y + size.height) of the picture resized to copy.
+struct PicturePlace {
+  PictureSize copy, size;
+  int32_t x = 0, y = 0;
+};
+Status PreprocessPlace(const RgbView& image, const ImageTransform& transform, const PicturePlace& place, Ledger& ledger,
+                       float* out);
 
 // Size of the copy whose longer side is transform.longest_side: the shorter one is truncated to a whole number, then
 // made even.

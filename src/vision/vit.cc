@@ -65,6 +65,18 @@ void PatchEmbedding::Embed(Backend& backend, const ClassVitShape& vit, const flo
   backend.MatMul(mm);
 }
 
+void GridAngles(Backend& backend, const RopeTable& table, GridAxis axis, int64_t n_x, int64_t n, float* cos,
+                float* sin) {
+  constexpr int64_t kPlaces = 256;
+  const int64_t n_pairs = table.n_rot / 2;
+  int64_t places[kPlaces];
+  for (int64_t done = 0; done < n; done += kPlaces) {
+    const int64_t n_here = std::min(kPlaces, n - done);
+    for (int64_t i = 0; i < n_here; ++i) places[i] = axis == GridAxis::kLine ? (done + i) / n_x : (done + i) % n_x;
+    backend.RopeAngles(table, {places, static_cast<size_t>(n_here)}, cos + done * n_pairs, sin + done * n_pairs);
+  }
+}
+
 Status ReadNormalisation(const GgufFile& file, ImageTransform* transform) {
   for (const auto& [key, to] :
        {std::pair{"clip.vision.image_mean", transform->mean}, std::pair{"clip.vision.image_std", transform->std}}) {

@@ -43,6 +43,12 @@ struct PatchEmbedding {
              float* x) const;
 };
 
+// Angles of n patches in line order, of which n_x are in a line, by the place along one axis: cos and sin are
+// [n, n_rot / 2] of the table.
+enum class GridAxis { kLine, kColumn };
+void GridAngles(Backend& backend, const RopeTable& table, GridAxis axis, int64_t n_x, int64_t n, float* cos,
+                float* sin);
+
 // clip.vision.image_mean and image_std; kCorrupt when they are not three numbers each, or a deviation cannot be divided
 // by.
 Status ReadNormalisation(const GgufFile& file, ImageTransform* transform);

@@ -2,6 +2,7 @@
 #include "vision/vit_blocks.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
@@ -59,6 +60,7 @@ Status VitBlocks::Load(const VitShape& shape, const VitStyle& style, const GgufF
   shape_ = shape;
   style_ = style;
   blocks_.resize(static_cast<size_t>(shape.n_layers));
+  if (style.head_norms) WEIR_RETURN_IF_ERROR(loader.Fill(shape.head_dim(), 1.0f, &ones_));
   for (int64_t l = 0; l < shape.n_layers; ++l) {
     WEIR_RETURN_IF_ERROR(LoadBlock(file, "v.blk." + std::to_string(l) + ".", loader, &blocks_[l]));
   }
@@ -77,7 +79,7 @@ Status VitBlocks::LoadBlock(const GgufFile& file, const std::string& name, Weigh
   if (AnyBlockHas(file, shape_, "attn_qkv.weight")) {
     const std::string qkv = name + "attn_qkv";
     int64_t first = 0;
-    for (LinearWeights* to : {&block->q, &block->k, &block->v}) {
+    for (Layer* to : {&block->q, &block->k, &block->v}) {
       WEIR_RETURN_IF_ERROR(loader.LoadRows(qkv + ".weight", 3 * d, d, first, d, &to->w));
       if (loader.Has(qkv + ".bias")) {
         WEIR_RETURN_IF_ERROR(loader.LoadPart(qkv + ".bias", 3 * d, first, d, &to->b));
@@ -96,9 +98,14 @@ Status VitBlocks::LoadBlock(const GgufFile& file, const std::string& name, Weigh
     }
     WEIR_RETURN_IF_ERROR(loader.Load(name + "attn_v", d, d, &block->v));
   }
-  if (style_.qk_norms) {
-    WEIR_RETURN_IF_ERROR(loader.Load(name + "attn_q_norm.weight", d, &block->q_norm));
-    WEIR_RETURN_IF_ERROR(loader.Load(name + "attn_k_norm.weight", d, &block->k_norm));
+  if (style_.qk_norms || style_.head_norms) {
+    const int64_t width = style_.head_norms ? shape_.head_dim() : d;
+    WEIR_RETURN_IF_ERROR(loader.Load(name + "attn_q_norm.weight", width, &block->q_norm));
+    WEIR_RETURN_IF_ERROR(loader.Load(name + "attn_k_norm.weight", width, &block->k_norm));
+  }
+  if (style_.post_norms) {
+    WEIR_RETURN_IF_ERROR(loader.Load(name + "attn_post_norm.weight", d, &block->attn_post_norm));
+    WEIR_RETURN_IF_ERROR(loader.Load(name + "ffn_post_norm.weight", d, &block->ffn_post_norm));
   }
   WEIR_RETURN_IF_ERROR(loader.Load(name + "attn_out", d, d, &block->out));
   // Files from the first converters have the two layers' names swapped; the shapes reveal it.
@@ -110,6 +117,28 @@ Status VitBlocks::LoadBlock(const GgufFile& file, const std::string& name, Weigh
   if (style_.layer_scales) {
     WEIR_RETURN_IF_ERROR(loader.Load(name + "ls1.weight", d, &block->ls1));
     WEIR_RETURN_IF_ERROR(loader.Load(name + "ls2.weight", d, &block->ls2));
+  }
+  if (!style_.bounds) return Status();
+  for (const auto& [part, to] :
+       {std::pair{"attn_q", &block->q}, std::pair{"attn_k", &block->k}, std::pair{"attn_v", &block->v},
+        std::pair{"attn_out", &block->out}, std::pair{"ffn_up", &block->up}, std::pair{"ffn_down", &block->down},
+        std::pair{"ffn_gate", &block->gate}}) {
+    WEIR_RETURN_IF_ERROR(LoadBounds(name + part, loader, to));
+  }
+  return Status();
+}
+
+Status VitBlocks::LoadBounds(const std::string& name, WeightLoader& loader, Layer* layer) const {
+  for (const auto& [side, to] : {std::pair{"input", &layer->in}, std::pair{"output", &layer->out}}) {
+    const std::string stem = name + "." + side;
+    for (const auto& [end, bound] : {std::pair{"_min", &to->low}, std::pair{"_max", &to->high}}) {
+      Vector value;
+      WEIR_RETURN_IF_ERROR(loader.LoadOptional(stem + end, 1, &value));
+      if (!value.data.empty()) *bound = value.data[0];
+    }
+    if (to->low > to->high) {
+      return Corrupt("{}: tensors {}_min and {}_max are {:g} and {:g}", loader.path(), stem, stem, to->low, to->high);
+    }
   }
   return Status();
 }
@@ -131,12 +160,32 @@ void VitBlocks::Norm(Backend& backend, const float* x, const LayerNormWeights& w
   backend.LayerNorm({x, w.w.get(), w.b.get(), y, n, d, shape_.eps});
 }
 
-void VitBlocks::AddLinear(Backend& backend, const float* in, int64_t n, int64_t n_in, const LinearWeights& w,
-                          const Vector& scale, float* free, void* scratch, float* x) const {
-  if (!style_.layer_scales) return LinearRows(backend, in, n, n_in, w, true, x, scratch);
+void VitBlocks::Multiply(Backend& backend, const float* in, int64_t n, int64_t n_in, std::span<const Product> products,
+                         float* free, void* scratch) const {
+  std::array<MatMulOut, 3> outs;
+  for (size_t i = 0; i < products.size(); ++i) {
+    const Layer& layer = *products[i].layer;
+    outs[i] = {layer.w.get(), products[i].out, layer.w->n_out(), layer.b.get(), false};
+  }
+  if (!style_.bounds) return backend.MatMul({in, n_in, n, n_in, {outs.data(), products.size()}, scratch});
+  for (size_t i = 0; i < products.size(); ++i) {
+    const Bounds &inner = products[i].layer->in, &outer = products[i].layer->out;
+    if (inner.any()) backend.Clamp({inner.low, inner.high, in, free, n * n_in});
+    backend.MatMul({inner.any() ? free : in, n_in, n, n_in, {&outs[i], 1}, scratch});
+    if (outer.any()) backend.Clamp({outer.low, outer.high, outs[i].y, outs[i].y, n * outs[i].w->n_out()});
+  }
+}
+
+void VitBlocks::AddLinear(Backend& backend, float* in, int64_t n, int64_t n_in, const Layer& layer,
+                          const Vector& post_norm, const Vector& scale, float* free, void* scratch, float* x) const {
+  if (!style_.layer_scales && !style_.post_norms && !style_.bounds) {
+    return LinearRows(backend, in, n, n_in, layer, true, x, scratch);
+  }
   const int64_t d = shape_.n_embd;
-  LinearRows(backend, in, n, n_in, w, false, free, scratch);
-  backend.Mul({free, scale.get(), free, n * d, d});
+  const Product product = {&layer, free};
+  Multiply(backend, in, n, n_in, {&product, 1}, in, scratch);
+  if (style_.post_norms) backend.RmsNorm({free, post_norm.get(), free, n, d, shape_.eps});
+  if (style_.layer_scales) backend.Mul({free, scale.get(), free, n * d, d});
   backend.Add({x, free, x, n * d});
 }
 
@@ -147,7 +196,7 @@ void VitBlocks::Run(Backend& backend, const Buffers& b, int64_t n, const VitRota
   FullAttentionArgs attention;
   attention.n_heads = shape_.n_heads;
   attention.head_dim = shape_.head_dim();
-  attention.scale = 1.0f / std::sqrt(static_cast<float>(attention.head_dim));
+  attention.scale = style_.head_norms ? 1.0f : 1.0f / std::sqrt(static_cast<float>(attention.head_dim));
   attention.q_stride = attention.kv_stride = attention.out_stride = d;
   attention.scratch = b.attention_scratch;
   const auto attend = [&](int64_t begin, int64_t end) {
@@ -165,16 +214,20 @@ void VitBlocks::Run(Backend& backend, const Buffers& b, int64_t n, const VitRota
     };
     Norm(backend, x, block.ln1, n, b.norm);
     observe("ln1", b.norm);
-    const MatMulOut outs[] = {{block.q.w.get(), b.q, d, block.q.b.get(), false},
-                              {block.k.w.get(), b.k, d, block.k.b.get(), false},
-                              {block.v.w.get(), b.v, d, block.v.b.get(), false}};
-    backend.MatMul({b.norm, d, n, d, outs, b.scratch});
+    const Product heads[] = {{&block.q, b.q}, {&block.k, b.k}, {&block.v, b.v}};
+    Multiply(backend, b.norm, n, d, heads, b.mix, b.scratch);
     observe("q", b.q);
     observe("k", b.k);
     observe("v", b.v);
     if (style_.qk_norms) {
       backend.RmsNorm({b.q, block.q_norm.get(), b.q, n, d, shape_.eps});
       backend.RmsNorm({b.k, block.k_norm.get(), b.k, n, d, shape_.eps});
+    }
+    if (style_.head_norms) {
+      for (const auto& [rows, weights] :
+           {std::pair{b.q, &block.q_norm}, std::pair{b.k, &block.k_norm}, std::pair{b.v, &ones_}}) {
+        backend.RmsNorm({rows, weights->get(), rows, n * shape_.n_heads, shape_.head_dim(), shape_.eps});
+      }
     }
     for (float* rows : {b.q, b.k}) {
       if (rotation == nullptr) break;
@@ -197,13 +250,14 @@ void VitBlocks::Run(Backend& backend, const Buffers& b, int64_t n, const VitRota
       }
     }
     observe("mix", b.mix);
-    AddLinear(backend, b.mix, n, d, block.out, block.ls1, b.norm, b.scratch, x);
+    AddLinear(backend, b.mix, n, d, block.out, block.attn_post_norm, block.ls1, b.norm, b.scratch, x);
     observe("mid", x);
     Norm(backend, x, block.ln2, n, b.norm);
     observe("ln2", b.norm);
-    LinearRows(backend, b.norm, n, d, block.up, false, b.wide, b.scratch);
+    const Product up = {&block.up, b.wide}, gate = {&block.gate, b.gate};
+    Multiply(backend, b.norm, n, d, {&up, 1}, b.mix, b.scratch);
     if (style_.gated) {
-      LinearRows(backend, b.norm, n, d, block.gate, false, b.gate, b.scratch);
+      Multiply(backend, b.norm, n, d, {&gate, 1}, b.mix, b.scratch);
       if (style_.gelu_gate) {
         backend.Gelu({style_.act, b.gate, b.gate, n * n_ff});
         backend.Mul({b.gate, b.wide, b.wide, n * n_ff});
@@ -213,7 +267,7 @@ void VitBlocks::Run(Backend& backend, const Buffers& b, int64_t n, const VitRota
     } else {
       backend.Gelu({style_.act, b.wide, b.wide, n * n_ff});
     }
-    AddLinear(backend, b.wide, n, n_ff, block.down, block.ls2, b.norm, b.scratch, x);
+    AddLinear(backend, b.wide, n, n_ff, block.down, block.ffn_post_norm, block.ls2, b.norm, b.scratch, x);
     observe("out", x);
     if (after) after(static_cast<int64_t>(l), x);
   }

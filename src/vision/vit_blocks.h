@@ -6,7 +6,10 @@
 // weights and biases, and those of VitStyle.
 #pragma once
 
+#include <cmath>
 #include <functional>
+#include <limits>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -56,6 +59,12 @@ struct VitStyle {
   bool gelu_gate = false;     // with `act` of the gate in place of silu
   bool layer_scales = false;  // what attention and feed-forward part add is multiplied by ls1 and ls2
   bool qk_norms = false;      // attn_q_norm and attn_k_norm, RMS norms over all heads together
+  // attn_q_norm and attn_k_norm, RMS norms of each head; values have one without weights, scores no scale (Gemma 4).
+  bool head_norms = false;
+  bool post_norms = false;  // what attention and feed-forward part add is normalised: attn_post_norm, ffn_post_norm
+  // Numbers that go into a matrix NAME and come out of it are bounded by NAME.input_min, input_max, output_min and
+  // output_max, [1], where the file has them.
+  bool bounds = false;
   // Rows of attn_q and attn_k in the file have interleaved pairs, separately in each half of a head; they are brought
   // into half-split order there.
   bool interleaved_halves = false;
@@ -96,19 +105,37 @@ class VitBlocks {
            const std::function<void(int64_t block, const float* x)>& after = nullptr) const;
 
  private:
+  struct Bounds {
+    float low = -std::numeric_limits<float>::infinity(), high = std::numeric_limits<float>::infinity();
+    bool any() const { return low > -std::numeric_limits<float>::infinity() || std::isfinite(high); }
+  };
+  struct Layer : LinearWeights {
+    Bounds in, out;
+  };
   struct Block {
     LayerNormWeights ln1, ln2;
-    LinearWeights q, k, v, out, up, down, gate;
-    Vector ls1, ls2, q_norm, k_norm;
+    Layer q, k, v, out, up, down, gate;
+    Vector ls1, ls2, q_norm, k_norm, attn_post_norm, ffn_post_norm;
   };
   Status LoadBlock(const GgufFile& file, const std::string& name, WeightLoader& loader, Block* block) const;
+  Status LoadBounds(const std::string& name, WeightLoader& loader, Layer* layer) const;
   void Norm(Backend& backend, const float* x, const LayerNormWeights& w, int64_t n, float* y) const;
-  // x += scale * (in w^T + b), with `free` for what is multiplied, if there is a scale.
-  void AddLinear(Backend& backend, const float* in, int64_t n, int64_t n_in, const LinearWeights& w,
+  // Results of up to three layers over the same rows. With bounds, `free` holds bounded rows: `in` itself, or other
+  // memory.
+  struct Product {
+    const Layer* layer = nullptr;
+    float* out = nullptr;
+  };
+  void Multiply(Backend& backend, const float* in, int64_t n, int64_t n_in, std::span<const Product> products,
+                float* free, void* scratch) const;
+  // x += what the layer makes of `in`, with norm and scale where the style has them; `free` for that, and with bounds
+  // `in` is changed.
+  void AddLinear(Backend& backend, float* in, int64_t n, int64_t n_in, const Layer& layer, const Vector& post_norm,
                  const Vector& scale, float* free, void* scratch, float* x) const;
 
   VitShape shape_;
   VitStyle style_;
+  Vector ones_;  // [head_dim]: the weights of norms without, with head_norms
   std::vector<Block> blocks_;
 };
 

@@ -100,7 +100,10 @@ TEST_F(PicturesTest, ChatSeesWhatRunSees) {
 TEST_F(PicturesTest, PlansCoverEveryEncoder) {
   const std::string picture = Ppm("wide.ppm", 210, 160);
   for (const auto& [model, encoder] : {std::pair{"gemma3_text.gguf", "gemma3_vision.gguf"},
+                                       {"gemma4_text.gguf", "gemma4_vision.gguf"},
+                                       {"gemma4_large_text.gguf", "gemma4_large_vision.gguf"},
                                        {"mistral3_text.gguf", "mistral3_pixtral.gguf"},
+                                       {"minicpmv_text.gguf", "minicpmv.gguf"},
                                        {"lfm2_text.gguf", "lfm2_vision.gguf"},
                                        {"internvl_qwen2.gguf", "internvl.gguf"},
                                        {"qwen3vl_deepstack.gguf", "qwen3vl_merger.gguf"}}) {

@@ -43,6 +43,7 @@ TEST_P(EncodersTest, IntermediatesAreTheReferences) {
   ExpectGolden("blip2.gguf", ReadGolden(VisionDir() + "blip2.golden"), "v.proj_linear");
   ExpectGolden("idefics3.gguf", ReadGolden(VisionDir() + "smolvlm.golden"), "mm.fc");
   ExpectGolden("qwenvl_resampler.gguf", ReadGolden(VisionDir() + "qwenvl.golden"), "mm.proj");
+  ExpectGolden("minicpmv.gguf", ReadGolden(VisionDir() + "minicpmv.golden"), "mm.proj");
   ExpectGolden("qwen2vl_merger.gguf", ReadGolden(VisionDir() + "qwen2vl.golden"), "mm.2");
   ExpectGolden("lfm2_vision.gguf", ReadGolden(VisionDir() + "lfm2_vision.golden"), "mm.2");
   ExpectGolden("mistral3_pixtral.gguf", ReadGolden(VisionDir() + "mistral3_pixtral.golden"), "mm.rows");
@@ -50,6 +51,8 @@ TEST_P(EncodersTest, IntermediatesAreTheReferences) {
   ExpectGolden("qwen25vl_merger.gguf", ReadGolden(VisionDir() + "qwen25vl.golden"), "mm.2");
   ExpectGolden("qwen3vl_merger.gguf", ReadGolden(VisionDir() + "qwen3vl.golden"), "mm.rows");
   ExpectGolden("gemma3_vision.gguf", ReadGolden(VisionDir() + "gemma3_vision.golden"), "mm.fc");
+  ExpectGolden("gemma4_vision.gguf", ReadGolden(VisionDir() + "gemma4_vision.golden"), "mm.fc");
+  ExpectGolden("gemma4_large_vision.gguf", ReadGolden(VisionDir() + "gemma4_large.golden"), "mm.fc");
   ExpectGolden("internvl.gguf", ReadGolden(VisionDir() + "internvl.golden"), "mm.3");
   ExpectGolden("internvl_large.gguf", ReadGolden(VisionDir() + "internvl_large.golden"), "mm.3");
 }
@@ -99,7 +102,7 @@ TEST_P(EncodersTest, PrunersAreToldTheSameAndKeepTheSame) {
 
 TEST_P(EncodersTest, TilesAndSquaresOfPictures) {
   const auto cpu = MakeCpuBackend(2);
-  for (const char* name : {"clip_next.gguf", "idefics3.gguf", "internvl.gguf"}) {
+  for (const char* name : {"clip_next.gguf", "idefics3.gguf", "internvl.gguf", "minicpmv.gguf"}) {
     SCOPED_TRACE(name);
     const auto mine = Load(name, *backend_), theirs = Load(name, *cpu);
     ASSERT_NE(mine, nullptr);

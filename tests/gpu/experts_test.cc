@@ -77,10 +77,10 @@ TEST_P(ExpertsTest, Limits) {
   gate[5] = up[9] = std::numeric_limits<float>::quiet_NaN();
   std::vector<float> y(gate.size()), clamped(gate.size());
   ref_->ClampedSwiGlu({gate.data(), up.data(), y.data(), 600});
-  ref_->Clamp({2, gate.data(), clamped.data(), 600});
+  ref_->Clamp({-1, 2, gate.data(), clamped.data(), 600});
   float *got = Poisoned(600), *limited = Poisoned(600);
   backend_->ClampedSwiGlu({Put(gate), Put(up), got, 600});
-  backend_->Clamp({2, Put(gate), limited, 600});
+  backend_->Clamp({-1, 2, Put(gate), limited, 600});
   const std::vector<float> values = Get(got, 600), bounded = Get(limited, 600);
   for (size_t i = 0; i < 600; ++i) {
     EXPECT_EQ(std::isnan(values[i]), std::isnan(y[i])) << i;

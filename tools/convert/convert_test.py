@@ -15,7 +15,7 @@ except ImportError as e:
     raise unittest.SkipTest(f"needs numpy and gguf: {e}") from e
 
 from tools.convert import vocab
-from tools.convert.families import blip2, chat_univi, flash_vstream, gemma2, gpt_oss, qwen
+from tools.convert.families import blip2, chat_univi, flash_vstream, gemma2, gemma4, gpt_oss, minicpmv, qwen
 from tools.convert.source import ConvertError, Source
 
 
@@ -224,6 +224,81 @@ class Frames(unittest.TestCase):
         folder = Folder(dict(hidden_size=4096, mm_vision_tower="openai/clip-vit-large-patch14"))
         with self.assertRaisesRegex(ConvertError, "clip-vit-large-patch14 to folder/vision_tower"):
             flash_vstream.prepare(folder, True)
+
+
+class Gemma4Vision(unittest.TestCase):
+    def values(self, processor=(), text=(), **vision):
+        folder = Folder(
+            dict(text_config=dict(text), vision_config=vision),
+            {"processor_config.json": {"image_processor": dict(processor)}},
+            {"model.embed_vision.embedding_projection.weight": np.zeros((1536, 768))},
+        )
+        folder.shape = lambda name: folder.arrays[f"model.{name}"].shape
+        gemma4.prepare(folder, True)
+        writer = Writer()
+        gemma4.mmproj_metadata(folder, writer, print)
+        return writer.values
+
+    def test_published_settings_need_no_key_of_ours(self):
+        v = self.values(dict(do_normalize=False, max_soft_tokens=280, resample=3))
+        self.assertFalse([key for key in v if key.startswith("weir.")])
+        self.assertNotIn("vision_projector_scale_factor", v)
+        self.assertEqual((v["vision_projection_dim"], v["vision_image_mean"]), (1536, [0.0] * 3))
+
+    def test_what_differs_is_written_or_refused(self):
+        self.assertEqual(self.values(dict(max_soft_tokens=1120))["weir.vision.max_rows"], 1120)
+        self.assertEqual(self.values(dict(do_normalize=True, image_mean=[0.5] * 3))["vision_image_mean"], [0.5] * 3)
+        self.assertEqual(self.values(pooling_kernel_size=4)["vision_projector_scale_factor"], 4)
+        for other in (
+            dict(processor=dict(resample=2)),
+            dict(processor=dict(patch_size=14)),
+            dict(num_key_value_heads=4),
+            dict(head_dim=32),
+            dict(attention_bias=True),
+            dict(rope_parameters=dict(rope_theta=10000.0)),
+        ):
+            with self.assertRaises(ConvertError):
+                self.values(**other)
+        with self.assertRaisesRegex(ConvertError, "no vision encoder"):
+            gemma4.prepare(Folder(dict(text_config={})), True)
+
+
+class MiniCpmV(unittest.TestCase):
+    def values(self, processor=(), **config):
+        folder = Folder(
+            dict(config),
+            {"preprocessor_config.json": dict(processor)},
+            {"resampler.query": np.zeros((64, 3584))},
+        )
+        folder.shape = lambda name: folder.arrays[name].shape
+        minicpmv.prepare(folder, True)
+        writer = Writer()
+        minicpmv.mmproj_metadata(folder, writer, print)
+        return writer.values
+
+    def test_generations(self):
+        for named, number in ((2.5, 2), ("2.6", 3), (4, 5), (4.0, 5), (4.5, 6)):
+            self.assertEqual(self.values(version=named)["clip.minicpmv_version"], number)
+        with self.assertRaisesRegex(ConvertError, "version 2.0"):
+            self.values(version=2.0)
+
+    def test_published_settings_need_no_key_of_ours(self):
+        v = self.values(dict(max_slice_nums=9, scale_resolution=448, patch_size=14), version=2.6, image_size=448)
+        self.assertFalse([key for key in v if key.startswith("weir.")])
+        self.assertEqual((v["vision_image_size"], v["clip.minicpmv_query_num"]), (448, 64))
+        self.assertEqual(self.values(version=2.6, drop_vision_last_layer=True)["vision_block_count"], 26)
+        self.assertEqual(self.values(dict(slice_mode=False), version=2.6)["weir.vision.max_slices"], 1)
+
+    def test_the_language_model_is_known_by_its_tensors(self):
+        first = "llm.model.layers.0.self_attn."
+        for tensors, arch in (
+            ((), "llama"),
+            ((f"{first}q_proj.bias",), "qwen2"),
+            ((f"{first}q_norm.weight",), "qwen3"),
+        ):
+            folder = Folder(dict(version=2.6), tensors={name: np.zeros(1) for name in tensors})
+            minicpmv.prepare(folder, False)
+            self.assertEqual(minicpmv.gguf_arch(folder), arch)
 
 
 if __name__ == "__main__":

@@ -58,6 +58,7 @@ class CpuBackend final : public Backend {
   void LayerNorm(const LayerNormArgs& args) override { cpu::LayerNorm(args, pool_); }
   void Gelu(const GeluArgs& args) override { cpu::Gelu(args, pool_); }
   void Relu(const ReluArgs& args) override { cpu::Relu(args, pool_); }
+  void Clamp(const ClampArgs& args) override { cpu::Clamp(args, pool_); }
   void SwiGlu(const SwiGluArgs& args) override { cpu::SwiGlu(args, pool_); }
   void ClampedSwiGlu(const ClampedSwiGluArgs& args) override { cpu::ClampedSwiGlu(args, pool_); }
   void GeGlu(const GeGluArgs& args) override { cpu::GeGlu(args, pool_); }

@@ -146,6 +146,12 @@ void ReluImpl(const float* x, float* y, int64_t n_values) {
   Map(x, y, n_values, [df](VF v) { return hn::IfThenZeroElse(hn::Lt(v, hn::Zero(df)), v); });
 }
 
+void ClampImpl(float low, float high, const float* x, float* y, int64_t n_values) {
+  const DF df;
+  const VF low_v = hn::Set(df, low), high_v = hn::Set(df, high);
+  Map(x, y, n_values, [=](VF v) { return hn::IfThenElse(hn::Eq(v, v), hn::Max(hn::Min(v, high_v), low_v), v); });
+}
+
 void SoftCapImpl(float cap, const float* x, float* y, int64_t n_values) {
   const DF df;
   const VF cap_v = hn::Set(df, cap), inverse = hn::Set(df, 1.0f / cap), limit = hn::Set(df, 15.0f);
@@ -207,6 +213,7 @@ HWY_EXPORT(RmsNormImpl);
 HWY_EXPORT(LayerNormImpl);
 HWY_EXPORT(GeluImpl);
 HWY_EXPORT(ReluImpl);
+HWY_EXPORT(ClampImpl);
 HWY_EXPORT(SwiGluImpl);
 HWY_EXPORT(ClampedSwiGluImpl);
 HWY_EXPORT(GeGluImpl);
@@ -248,6 +255,14 @@ void Relu(const ReluArgs& args, ThreadPool& pool) {
   pool.For((args.n + kTaskValues - 1) / kTaskValues, [&](int64_t task, int) {
     const int64_t from = task * kTaskValues;
     HWY_DYNAMIC_DISPATCH(ReluImpl)(args.x + from, args.y + from, std::min(kTaskValues, args.n - from));
+  });
+}
+
+void Clamp(const ClampArgs& args, ThreadPool& pool) {
+  pool.For((args.n + kTaskValues - 1) / kTaskValues, [&](int64_t task, int) {
+    const int64_t from = task * kTaskValues;
+    HWY_DYNAMIC_DISPATCH(ClampImpl)
+    (args.low, args.high, args.x + from, args.y + from, std::min(kTaskValues, args.n - from));
   });
 }
 

@@ -12,6 +12,7 @@ void LayerNorm(const LayerNormArgs& args, ThreadPool& pool);
 // Absolute error below 4e-7 * max(1, |x|). NaN stays NaN.
 void Gelu(const GeluArgs& args, ThreadPool& pool);
 void Relu(const ReluArgs& args, ThreadPool& pool);
+void Clamp(const ClampArgs& args, ThreadPool& pool);
 // Error below 4e-7 of the value plus 1e-36 * |up|. NaN stays NaN.
 void SwiGlu(const SwiGluArgs& args, ThreadPool& pool);
 // Error below 4e-7 of the value plus 1e-36 * |x|. NaN stays NaN.

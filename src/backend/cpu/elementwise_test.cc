@@ -138,6 +138,27 @@ TEST(CpuRelu, EqualsReference) {
   }
 }
 
+TEST(CpuClamp, EqualsReference) {
+  Rng rng(9);
+  ThreadPool pools[] = {ThreadPool(1), ThreadPool(3)};
+  for (const int64_t n : {1, 15, 64, 8192, 20001}) {
+    std::vector<float> x = Normals(rng, n + 1);
+    if (n > 15) x[7] = std::numeric_limits<float>::infinity();
+    x.back() = kNan;
+    std::vector<float> expected(static_cast<size_t>(n));
+    ref::Clamp({-0.5f, 1.25f, x.data() + 1, expected.data(), n});
+    ForEachTarget([&] {
+      for (ThreadPool& pool : pools) {
+        std::vector<float> y(static_cast<size_t>(n + 2), kNan);
+        Clamp({-0.5f, 1.25f, x.data() + 1, y.data() + 1, n}, pool);
+        ASSERT_TRUE(std::isnan(y.front()) && std::isnan(y.back())) << "wrote outside";
+        for (int64_t i = 0; i + 1 < n; ++i) ASSERT_EQ(y[i + 1], expected[i]) << "x " << x[i + 1];
+        ASSERT_TRUE(std::isnan(y[n]));
+      }
+    });
+  }
+}
+
 TEST(CpuSigmoidGate, EqualsReference) {
   Rng rng(8);
   ThreadPool pools[] = {ThreadPool(1), ThreadPool(3)};

@@ -84,7 +84,7 @@ WEIR_KERNEL void ScaleEach(ScaleArgs a) {
 
 WEIR_KERNEL void ClampEach(ClampArgs a) {
   const int64_t i = GlobalThread();
-  if (i < a.n) a.y[i] = a.x[i] > a.limit ? a.limit : a.x[i] < -a.limit ? -a.limit : a.x[i];
+  if (i < a.n) a.y[i] = a.x[i] > a.high ? a.high : a.x[i] < a.low ? a.low : a.x[i];
 }
 
 WEIR_KERNEL void SumRowsEach(SumRowsArgs a) {

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gemma 4, language model: GGUF architecture `gemma4`. Encoders of pictures and sound are omitted; mixtures of experts
-are not converted."""
+"""Gemma 4: the language model to GGUF architecture `gemma4`; with --mmproj the vision encoder to llama.cpp's `mmproj`
+file (architecture `clip`, projector `gemma4v`). The encoder of sound is omitted; mixtures of experts are not
+converted."""
 
 import numpy as np
 
@@ -27,16 +28,55 @@ OWN = {
     "per_layer_projection_norm": "per_layer_proj_norm",
 }
 
+MMPROJ_ARCH = "clip"
+# transformers' defaults for keys that the vision part of config.json may omit.
+VISION_DEFAULTS = dict(
+    hidden_size=768,
+    intermediate_size=3072,
+    num_hidden_layers=16,
+    num_attention_heads=12,
+    hidden_activation="gelu_pytorch_tanh",
+    rms_norm_eps=1e-6,
+    attention_bias=False,
+    pooling_kernel_size=3,
+    patch_size=16,
+)
+USUAL_SCALE, USUAL_ROWS, THETA, BICUBIC = 3, 280, 100.0, 3  # the first two are what a file without the keys means
+VISION_NORMS = {
+    "input_layernorm": "ln1",
+    "post_attention_layernorm": "attn_post_norm",
+    "pre_feedforward_layernorm": "ln2",
+    "post_feedforward_layernorm": "ffn_post_norm",
+    "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm",
+}
+VISION_MATRICES = {
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_out",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}
+
 
 def prepare(source, mmproj):
-    """Keeps only the language model of a folder that also has encoders."""
-    text = source.config.get("text_config")
-    if text is not None:
+    """Makes a folder with encoders look like the part that is being converted."""
+    whole = source.whole_config = source.config
+    text, vision = whole.get("text_config"), whole.get("vision_config")
+    if mmproj and (text is None or vision is None):
+        raise ConvertError("config.json: this model has no vision encoder")
+    if text is None:
+        return
+    parts = ("vision_tower.", "embed_vision.", "audio_tower.", "embed_audio.")
+    source.rename((("model.language_model.", "model."), *((f"model.{part}", part) for part in parts)))
+    if mmproj:
+        source.config = {**VISION_DEFAULTS, **vision}
+        source.ignore_prefix("model.", "lm_head.", "audio_tower.", "embed_audio.")
+    else:
         source.config = dict(text)
-        source.rename((("model.language_model.", "model."),))
-        source.ignore_prefix(
-            "model.vision_tower.", "model.audio_tower.", "model.embed_vision.", "model.embed_audio.", "lm_head."
-        )
+        source.ignore_prefix(*parts, "lm_head.")
 
 
 def is_window(source):
@@ -111,6 +151,10 @@ def metadata(source, writer, say):
     writer.add_rope_freq_base_swa(float(window_rope.get("rope_theta", 10000.0)))
     # llama.cpp caps at 30 where the key is missing.
     writer.add_final_logit_softcapping(float(source.get("final_logit_softcapping", 0.0)))
+    # Rows of a picture see each other in the large models, which have no per-layer embeddings; what differs is written.
+    two_way = source.get("use_bidirectional_attention") == "vision"
+    if source.whole_config.get("vision_config") and two_way == (source.get("hidden_size_per_layer_input", 0) > 0):
+        writer.add_bool("weir.two_way_pictures", two_way)
 
 
 def tensors(source):
@@ -144,3 +188,69 @@ def tensors(source):
             yield f"blk.{i}.layer_output_scale.weight", source.tensor(scale).reshape(1)
         if i >= n_stored:  # nothing reads them
             source.ignore_prefix(*(f"model.layers.{i}.{hf}." for hf in HEADS))
+
+
+def mmproj_metadata(source, writer, say):
+    processor = source.optional_json("preprocessor_config.json")
+    processor = processor or source.optional_json("processor_config.json").get("image_processor", {})
+    patch, scale = source.need("patch_size"), source.need("pooling_kernel_size")
+    n_heads, width = source.need("num_attention_heads"), source.need("hidden_size")
+    rope = source.get("rope_parameters") or {}
+    shape = source.get("num_key_value_heads", n_heads), source.get("head_dim", 64) * n_heads
+    if (
+        source.need("hidden_activation") != "gelu_pytorch_tanh"
+        or source.get("attention_bias")
+        or shape != (n_heads, width)
+    ):
+        raise ConvertError(
+            f"config.json: hidden_activation {source.need('hidden_activation')}, attention_bias "
+            f"{source.get('attention_bias')}, KV heads and their width {shape}; this encoder is defined with "
+            f"gelu_pytorch_tanh, no biases and {(n_heads, width)}"
+        )
+    if rope.get("rope_theta", THETA) != THETA or rope.get("rope_type", "axial") not in ("axial", "default"):
+        raise ConvertError(f"config.json: rope_parameters {rope}; this encoder is defined with a base of {THETA:g}")
+    asked = processor.get("patch_size", patch), processor.get("pooling_kernel_size", scale)
+    if asked != (patch, scale) or processor.get("resample", BICUBIC) != BICUBIC:
+        raise ConvertError(
+            f"preprocessor_config.json: patch_size and pooling_kernel_size {asked}, resample "
+            f"{processor.get('resample')}; this encoder is defined with bicubic pictures and {(patch, scale)}"
+        )
+    normalised = processor.get("do_normalize", False)
+    writer.add_clip_has_vision_encoder(True)
+    writer.add_clip_projector_type("gemma4v")
+    writer.add_vision_use_gelu(True)
+    writer.add_vision_projection_dim(source.shape("embed_vision.embedding_projection.weight")[0])
+    if scale != USUAL_SCALE:
+        writer.add_vision_projector_scale_factor(scale)
+    writer.add_vision_image_size(224)  # which llama.cpp asks for and does not use
+    writer.add_vision_patch_size(patch)
+    writer.add_vision_embedding_length(width)
+    writer.add_vision_feed_forward_length(source.need("intermediate_size"))
+    writer.add_vision_block_count(source.need("num_hidden_layers"))
+    writer.add_vision_head_count(n_heads)
+    writer.add_vision_attention_layernorm_eps(source.need("rms_norm_eps"))
+    writer.add_vision_image_mean(processor.get("image_mean", [0.0] * 3) if normalised else [0.0] * 3)
+    writer.add_vision_image_std(processor.get("image_std", [1.0] * 3) if normalised else [1.0] * 3)
+    if (n_rows := processor.get("max_soft_tokens", USUAL_ROWS)) != USUAL_ROWS:
+        writer.add_uint32("weir.vision.max_rows", n_rows)  # llama.cpp has no key
+
+
+def mmproj_tensors(source):
+    patch = source.need("patch_size")
+    # Of a linear layer over line, column and colour; a convolution's has colours first.
+    kernel = source.tensor("vision_tower.patch_embedder.input_proj.weight").reshape(-1, patch, patch, 3)
+    yield "v.patch_embd.weight", kernel.transpose(0, 3, 1, 2)
+    yield "v.position_embd.weight", source.tensor("vision_tower.patch_embedder.position_embedding_table")
+    for i in range(source.need("num_hidden_layers")):
+        hf, to = f"vision_tower.encoder.layers.{i}", f"v.blk.{i}"
+        for name, short in VISION_NORMS.items():
+            yield f"{to}.{short}.weight", source.tensor(f"{hf}.{name}.weight")
+        for name, short in VISION_MATRICES.items():
+            yield f"{to}.{short}.weight", source.tensor(f"{hf}.{name}.linear.weight")
+            for bound in ("input_min", "input_max", "output_min", "output_max"):
+                # An infinite one is none.
+                if source.has(tensor := f"{hf}.{name}.{bound}") and np.isfinite(value := source.tensor(tensor)):
+                    yield f"{to}.{short}.{bound}", value.reshape(1)
+    for name in ("std_bias", "std_scale") if source.get("standardize", False) else ():
+        yield f"v.{name}", source.tensor(f"vision_tower.{name}")
+    yield "mm.input_projection.weight", source.tensor("embed_vision.embedding_projection.weight")
