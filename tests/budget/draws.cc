@@ -25,7 +25,8 @@
 namespace weir::testing {
 namespace {
 
-constexpr unsigned kMostSeconds = 120;  // for one draw
+// For one draw: of processor time, and in all, for one that waits for what never comes.
+constexpr unsigned kMostSeconds = 120, kMostWait = 3600;
 
 struct Options {
   int64_t n_draws = 200, from = 0;
@@ -64,7 +65,9 @@ Verdict InAChild(uint64_t seed, const std::string& folder) {
   std::fflush(stdout);
   const pid_t child = fork();
   if (child == 0) {
-    alarm(kMostSeconds);
+    const rlimit processor = {kMostSeconds, kMostSeconds};
+    setrlimit(RLIMIT_CPU, &processor);
+    alarm(kMostWait);
     Live(seed, folder, shared);
     _exit(0);
   }

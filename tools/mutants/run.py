@@ -12,9 +12,10 @@ libraries into a copy of each test program, where its functions stand in place o
 so that none was compiled into a caller). A mutant is killed by a test that fails, crashes or takes ten times as long;
 it survives if none does. What the compiler refuses does not count, nor what it compiles to the same code. Tests run in
 this order, each in that of the time they take: the one beside the source, those of its folder, those of
-tests/conformance, the others that contain the source's library; until one fails or --most-seconds are over. A test that
-has killed a mutant of the same source before comes first. Folders take turns; within one, every possible mutant is as
-likely. The same seed draws the same mutants from the same sources; those that --out has already are not run again.
+tests/conformance (those with the folder's name first), the others that contain the source's library; until one fails
+or --most-seconds are over. A test that has killed a mutant of the same source before comes first. Folders take turns;
+within one, every possible mutant is as likely. The same seed draws the same mutants from the same sources; those that
+--out has already are not run again.
 """
 
 import argparse
@@ -70,7 +71,9 @@ class Build:
         if not self.programs:
             sys.exit("mutants: error: the build has no tests: scripts/build release all")
         self.links, self.libraries = {}, {}
-        self.usual = {}  # seconds that a test takes, as it is; None: it fails then
+        self.read_links()
+        self.usual = self.costs()  # seconds that a test takes, as it is
+        self.sound = {}  # whether a test passes without a mutant
         self.unchanged = {}  # the code of sources as they are
         self.lock = threading.Lock()
 
@@ -107,24 +110,21 @@ class Build:
                 self.unchanged[path] = known
         return known
 
-    def link_words(self, name: str) -> list[str]:
-        with self.lock:
-            if name in self.links:
-                return self.links[name]
-        target = str(self.programs[name].relative_to(self.folder))
-        line = run("ninja", "-C", str(self.folder), "-t", "commands", target, check=True).stdout.strip().split("\n")[-1]
-        words = shlex.split(line)
-        words = words[words.index("&&") + 1 :]
-        words = words[: words.index("&&")]
-        with self.lock:
-            self.links[name] = words
-            self.libraries[name] = {m.group(1) for w in words if (m := re.search(r"libweir_(\w+)\.a$", w))}
-        return words
+    def read_links(self) -> None:
+        """The words that link each program, and the libraries among them."""
+        targets = {str(program.relative_to(self.folder)): name for name, program in self.programs.items()}
+        told = run("ninja", "-C", str(self.folder), "-t", "commands", *targets, check=True).stdout
+        for line in told.splitlines():
+            found = re.search(r"^: && (.*? -o (\S+) .*?) && ", line)
+            if found and found[2] in targets:
+                words, name = shlex.split(found[1]), targets[found[2]]
+                self.links[name] = words
+                self.libraries[name] = {m[1] for word in words if (m := re.search(r"libweir_(\w+)\.a$", word))}
 
     def link(self, name: str, mutant: Path, where: Path) -> Path | None:
         out = where / name
         words, last = [], ""
-        for word in self.link_words(name):
+        for word in self.links[name]:
             words.append(str(out) if last == "-o" else word)
             if last == "-o":
                 words += [str(mutant), "-Wl,-z,muldefs", "-fuse-ld=lld"]
@@ -140,23 +140,39 @@ class Build:
             return False
         return done.returncode in (0, 77)
 
-    def usual_seconds(self, name: str, where: Path) -> float | None:
+    def costs(self) -> dict[str, float]:
+        """As CTest has measured them in this build folder."""
+        file = self.folder / "Testing/Temporary/CTestCostData.txt"
+        if not file.exists():
+            return {}
+        rows = [line.split() for line in file.read_text().split("---")[0].splitlines()]
+        return {row[0]: float(row[2]) for row in rows if len(row) == 3 and float(row[2]) > 0}
+
+    def usual_seconds(self, name: str, where: Path) -> float:
         with self.lock:
             if name in self.usual:
                 return self.usual[name]
         start = time.monotonic()
-        passed = self.passes(name, self.programs[name], 2 * self.most_seconds_of_one + 60, where)
-        seconds = time.monotonic() - start if passed else None
+        self.passes(name, self.programs[name], 2 * self.most_seconds_of_one, where)
         with self.lock:
-            self.usual[name] = seconds
-        if seconds is None:
-            print(f"mutants: {name} fails without a mutant, or takes too long: left out", file=sys.stderr)
-        return seconds
+            return self.usual.setdefault(name, time.monotonic() - start)
+
+    def is_sound(self, name: str, where: Path) -> bool:
+        """Whether the test passes without a mutant: only then its failure says something."""
+        with self.lock:
+            if name in self.sound:
+                return self.sound[name]
+        sound = self.passes(name, self.programs[name], 10 * self.usual_seconds(name, where) + 60, where)
+        with self.lock:
+            self.sound[name] = sound
+        if not sound:
+            print(f"mutants: {name} fails without a mutant: left out", file=sys.stderr)
+        return sound
 
     def tests_of(self, path: Path) -> list[list[str]]:
         """Names, in the groups in which they are run."""
         folder, stem = path.parts[1], path.stem
-        names = [name for name in self.programs if self.link_words(name) and folder in self.libraries[name]]
+        names = [name for name in self.links if folder in self.libraries[name]]
         beside = [name for name in names if name == f"{folder}_{stem}_test"]
         same = [name for name in names if name.startswith(f"{folder}_") and name not in beside]
         whole = [name for name in names if name.startswith("conformance_")]
@@ -174,8 +190,10 @@ class Runner:
         out = []
         for names in self.build.tests_of(path):
             timed = [(self.build.usual_seconds(name, where), name) for name in names]
-            known = sorted((s, name) for s, name in timed if s is not None and s <= self.build.most_seconds_of_one)
-            out += [(name, s) for s, name in known]
+            known = sorted(
+                (path.parts[1] not in name, s, name) for s, name in timed if s <= self.build.most_seconds_of_one
+            )
+            out += [(name, s) for _, s, name in known]
         with self.lock:
             killed = dict(self.killers[path])
         return sorted(out, key=lambda test: -killed.get(test[0], 0))
@@ -200,7 +218,7 @@ class Runner:
                     continue  # this program has the functions under other names
                 passed = self.build.passes(name, program, 10 * seconds + 20, where)
                 program.unlink()
-                if not passed:
+                if not passed and self.build.is_sound(name, where):
                     with self.lock:
                         self.killers[path][name] += 1
                     return "killed", name
