@@ -141,28 +141,18 @@ class Build:
         return done.returncode in (0, 77)
 
     def costs(self) -> dict[str, float]:
-        """As CTest has measured them in this build folder."""
+        """As CTest has measured them in this build folder; a guess for those that it has not run."""
         file = self.folder / "Testing/Temporary/CTestCostData.txt"
-        if not file.exists():
-            return {}
-        rows = [line.split() for line in file.read_text().split("---")[0].splitlines()]
-        return {row[0]: float(row[2]) for row in rows if len(row) == 3 and float(row[2]) > 0}
-
-    def usual_seconds(self, name: str, where: Path) -> float:
-        with self.lock:
-            if name in self.usual:
-                return self.usual[name]
-        start = time.monotonic()
-        self.passes(name, self.programs[name], 2 * self.most_seconds_of_one, where)
-        with self.lock:
-            return self.usual.setdefault(name, time.monotonic() - start)
+        rows = [line.split() for line in file.read_text().splitlines()] if file.exists() else []
+        known = {row[0]: float(row[2]) for row in rows if len(row) == 3}
+        return {name: known.get(name) or 5.0 for name in self.programs}
 
     def is_sound(self, name: str, where: Path) -> bool:
         """Whether the test passes without a mutant: only then its failure says something."""
         with self.lock:
             if name in self.sound:
                 return self.sound[name]
-        sound = self.passes(name, self.programs[name], 10 * self.usual_seconds(name, where) + 60, where)
+        sound = self.passes(name, self.programs[name], 10 * self.usual[name] + 60, where)
         with self.lock:
             self.sound[name] = sound
         if not sound:
@@ -186,10 +176,10 @@ class Runner:
         self.killers = collections.defaultdict(collections.Counter)  # of a source's mutants
         self.lock = threading.Lock()
 
-    def order(self, path: Path, where: Path) -> list[tuple[str, float]]:
+    def order(self, path: Path) -> list[tuple[str, float]]:
         out = []
         for names in self.build.tests_of(path):
-            timed = [(self.build.usual_seconds(name, where), name) for name in names]
+            timed = [(self.build.usual[name], name) for name in names]
             known = sorted(
                 (path.parts[1] not in name, s, name) for s, name in timed if s <= self.build.most_seconds_of_one
             )
@@ -209,7 +199,7 @@ class Runner:
             if made.read_bytes() == code:
                 return "same", ""
             left = self.most_seconds
-            for name, seconds in self.order(path, where):
+            for name, seconds in self.order(path):
                 if seconds > left:
                     continue
                 left -= seconds
