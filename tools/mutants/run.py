@@ -192,12 +192,9 @@ class Runner:
         """killed, survived, refused or same; and the test that noticed."""
         with tempfile.TemporaryDirectory(prefix="weir_mutant_") as folder:
             where = Path(folder)
-            code = self.build.code(path, where)
             made = self.build.compile(path, mutant.apply((ROOT / path).read_text()), where)
             if made is None:
                 return "refused", ""
-            if made.read_bytes() == code:
-                return "same", ""
             left = self.most_seconds
             for name, seconds in self.order(path):
                 if seconds > left:
@@ -212,7 +209,8 @@ class Runner:
                     with self.lock:
                         self.killers[path][name] += 1
                     return "killed", name
-        return "survived", ""
+            code = made.read_bytes()
+            return ("same" if self.build.code(path, where) == code else "survived"), ""
 
 
 def mutants_in(folder: str):
