@@ -22,6 +22,7 @@ import argparse
 import collections
 import concurrent.futures
 import json
+import math
 import os
 import random
 import re
@@ -47,7 +48,9 @@ def run(*command: str, **options) -> subprocess.CompletedProcess:
     return subprocess.run(command, text=True, stdin=subprocess.DEVNULL, capture_output=True, **options)
 
 
-def limit_memory() -> None:
+def limit(seconds: float) -> None:
+    """Of this process: processor time, which says more than the clock on a machine with other work."""
+    resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(seconds), math.ceil(seconds)))
     resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
@@ -134,8 +137,10 @@ class Build:
     def passes(self, name: str, program: Path, most_seconds: float, where: Path) -> bool:
         environment = os.environ | {"TMPDIR": str(where), "TEST_TMPDIR": f"{where}/"}
         try:
-            here = self.programs[name].parent
-            done = run(str(program), cwd=here, timeout=most_seconds, env=environment, preexec_fn=limit_memory)
+            done = run(
+                str(program), cwd=self.programs[name].parent, env=environment, preexec_fn=lambda: limit(most_seconds),
+                timeout=10 * most_seconds + 300,
+            )  # fmt: skip
         except (subprocess.TimeoutExpired, UnicodeDecodeError):
             return False
         return done.returncode in (0, 77)
