@@ -150,7 +150,7 @@ class Build:
         file = self.folder / "Testing/Temporary/CTestCostData.txt"
         rows = [line.split() for line in file.read_text().splitlines()] if file.exists() else []
         known = {row[0]: float(row[2]) for row in rows if len(row) == 3}
-        return {name: known.get(name) or 5.0 for name in self.programs}
+        return {name: known.get(name) or 1.0 for name in self.programs}
 
     def is_sound(self, name: str, where: Path) -> bool:
         """Whether the test passes without a mutant: only then its failure says something."""
