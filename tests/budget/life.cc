@@ -202,7 +202,7 @@ class Life {
         options_.draft = {.model = &draft_->model(),
                           .most = static_cast<int32_t>(dice_.Int(1, 8)),
                           .sure = static_cast<float>(dice_.Uniform()),
-                          .pot_slots = dice_.Chance(0.5) ? 0 : static_cast<int32_t>(dice_.LogInt(16, 256))};
+                          .pot_slots = dice_.Chance(0.5) ? 0 : static_cast<int32_t>(dice_.LogInt(16, 60'000))};
         Say(fmt::format("a draft of {} in {}", options_.draft.most, options_.draft.pot_slots));
       }
     }
@@ -449,6 +449,7 @@ class Life {
     if (video_.empty()) return Read();
     FrameOptions frames;
     frames.fps = 2;
+    frames.media.wall_ms = 3'600'000;  // on a machine that does other things, a child may wait
     WEIR_ASSIGN_OR_RETURN(const int64_t n, first_.reader->ReadVideo(video_, frames, Now()));
     verdict_.n_pictures += static_cast<int32_t>(n);
     if (first_.recall != nullptr) first_.recall->Flush();

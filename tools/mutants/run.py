@@ -12,7 +12,7 @@ libraries into a copy of each test program, where its functions stand in place o
 so that none was compiled into a caller). A mutant is killed by a test that fails, crashes or takes ten times as long;
 it survives if none does. What the compiler refuses does not count, nor what it compiles to the same code. Tests run in
 this order, each in that of the time they take: the one beside the source, those of its folder, those of
-tests/conformance (those with the folder's name first), the others that contain the source's library; until one fails
+tests/conformance (those with the folder's name first), those of the folders that use it (SEEN_BY); until one fails
 or --most-seconds are over. A test that has killed a mutant of the same source before comes first. Folders take turns;
 within one, every possible mutant is as likely. The same seed draws the same mutants from the same sources; those that
 --out has already are not run again.
@@ -41,6 +41,15 @@ sys.path.insert(0, str(ROOT))
 from tools.mutants.mutate import Mutant, mutants_of  # noqa: E402
 
 FOLDERS = ["policy", "kv", "engine", "io", "text", "ops"]
+# Beside those of the folder and tests/conformance: the tests that can see what a folder does.
+SEEN_BY = {
+    "ops": ("backend_",),
+    "io": ("store_", "text_", "chat_", "recall_", "serve_"),
+    "text": ("chat_", "recall_", "rules_", "serve_"),
+    "kv": ("engine_", "recall_", "chat_"),
+    "engine": ("recall_", "chat_", "rules_", "capi_"),
+    "policy": ("eval_",),
+}
 MOST_BYTES = 24 << 30  # of a test's address space
 
 
@@ -171,7 +180,7 @@ class Build:
         beside = [name for name in names if name == f"{folder}_{stem}_test"]
         same = [name for name in names if name.startswith(f"{folder}_") and name not in beside]
         whole = [name for name in names if name.startswith("conformance_")]
-        rest = [name for name in names if name not in beside + same + whole]
+        rest = [name for name in names if name.startswith(SEEN_BY.get(folder, ("",))) and name not in same + whole]
         return [beside, same, whole, rest]
 
 
