@@ -150,6 +150,7 @@ Status Session::AppendRows(const Chunk& call, const AppendOptions& options) {
     if (!status.ok() && status.code() != StatusCode::kCancelled) CancelQuestion();
     return status;
   }
+  if (call.n == 0) return Status();  // there may be no room for excerpts, and no copy of a state then
   WEIR_RETURN_IF_ERROR(GrowExcerpt(call.n));
   Chunk pinned = call;
   pinned.pinned = true;
@@ -176,6 +177,7 @@ Status Session::PutExcerpt(std::span<const SlotMeta> rows, const WriteSlots& wri
     return Unsupported("keys and values cannot be put back where layers with a window hold the newest tokens alone");
   }
   const int64_t n = std::ssize(rows);
+  if (n == 0) return Status();
   if (n > pot.n_free()) return OverBudget("an excerpt of {} tokens, where the pot has {} slots free", n, pot.n_free());
   WEIR_RETURN_IF_ERROR(GrowExcerpt(n));
   StreamPlace& stream = core_.stream;

@@ -15,7 +15,8 @@ namespace weir {
 namespace {
 
 // The most tokens of one token line, so that readers need not hold long ones.
-constexpr size_t kTokensPerLine = 4096;
+constexpr size_t kTokensPerLine = 1024;
+constexpr size_t kMostHeld = 16 << 10;  // of a line, in bytes
 
 void AppendNumber(std::string* out, float value) {
   if (!std::isfinite(value)) {
@@ -61,6 +62,15 @@ const char* GranularityName(Granularity granularity) {
       return "per_head";
   }
   return "?";
+}
+
+// Writes what there is of a line that has grown long: a line has numbers of all slots of a pot, and no memory was
+// planned for it. False if the disk is full.
+bool WriteSome(std::FILE* file, std::string* line) {
+  if (line->size() < kMostHeld) return true;
+  const bool written = std::fwrite(line->data(), 1, line->size(), file) == line->size();
+  line->clear();
+  return written;
 }
 
 }  // namespace
@@ -203,33 +213,40 @@ Status TraceWriter::Selected(const TraceSelection& selection) {
   AppendText(&line_, selection.reason);
   line_ += ",\"drop\":[";
   // Dropped slots: the gaps between the kept ones.
-  std::string score, nll;
-  const auto add = [&](size_t slot) {
-    if (slot < selection.scores.size()) {
-      if (!score.empty()) score += ',';
-      AppendNumber(&score, selection.scores[slot]);
+  const auto for_gaps = [&](const auto& see) -> Status {
+    size_t from = 0;
+    for (size_t idx = 0; idx <= keep.size(); ++idx) {
+      const size_t to = idx < keep.size() ? static_cast<size_t>(keep[idx]) : slots.size();
+      if (to > from) WEIR_RETURN_IF_ERROR(see(from, to));
+      from = to + 1;
     }
-    if (slot < selection.nll.size()) {
-      if (!nll.empty()) nll += ',';
-      AppendNumber(&nll, selection.nll[slot]);
-    }
+    return Status();
   };
   bool any = false;
-  size_t from = 0;
-  for (size_t idx = 0; idx <= keep.size(); ++idx) {
-    const size_t to = idx < keep.size() ? static_cast<size_t>(keep[idx]) : slots.size();
-    if (to > from) {
-      if (any) line_ += ',';
-      line_ += to - from == 1 ? fmt::format("{}", from) : fmt::format("[{},{}]", from, to - from);
-      any = true;
-      for (size_t slot = from; slot < to && !info_.all_scores; ++slot) add(slot);
-    }
-    from = to + 1;
-  }
-  for (size_t slot = 0; slot < slots.size() && info_.all_scores; ++slot) add(slot);
+  WEIR_RETURN_IF_ERROR(for_gaps([&](size_t from, size_t to) {
+    if (any) line_ += ',';
+    line_ += to - from == 1 ? fmt::format("{}", from) : fmt::format("[{},{}]", from, to - from);
+    any = true;
+    return WriteSome(file_, &line_) ? Status() : Fail();
+  }));
   line_ += ']';
-  if (!score.empty()) line_ += ",\"score\":[" + score + "]";
-  if (!nll.empty()) line_ += ",\"nll\":[" + nll + "]";
+  const auto add = [&](const char* key, std::span<const float> values) {
+    bool first = true;
+    const auto of_slots = [&](size_t from, size_t to) -> Status {
+      for (size_t slot = from; slot < std::min(to, values.size()); ++slot) {
+        line_ += first ? fmt::format(",\"{}\":[", key) : ",";
+        first = false;
+        AppendNumber(&line_, values[slot]);
+        if (!WriteSome(file_, &line_)) return Fail();
+      }
+      return Status();
+    };
+    const Status status = info_.all_scores ? of_slots(0, slots.size()) : for_gaps(of_slots);
+    if (!first) line_ += ']';
+    return status;
+  };
+  WEIR_RETURN_IF_ERROR(add("score", selection.scores));
+  WEIR_RETURN_IF_ERROR(add("nll", selection.nll));
   line_ += '}';
   return Write();
 }
@@ -245,6 +262,7 @@ Status TraceWriter::Attended(const Pot& pot, int64_t n_seen, const AttentionWatc
     for (int32_t slot = 0; slot < pot.n_used(layer, 0); ++slot) {
       if (slot > 0) line_ += ',';
       AppendNumber(&line_, scores[slot]);
+      if (!WriteSome(file_, &line_)) return Fail();
     }
     line_ += "]}";
     WEIR_RETURN_IF_ERROR(Write());

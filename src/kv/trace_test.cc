@@ -11,6 +11,7 @@
 
 #include "kv/held.h"
 #include "kv/trace_reader.h"
+#include "support/heap.h"
 
 namespace weir {
 namespace {
@@ -321,6 +322,34 @@ TEST_F(TraceTest, HeldOfALongStream) {
   EXPECT_EQ(held.n_kept, 5);
   EXPECT_EQ(held.oldest_unpinned, 70000);
   EXPECT_EQ(held.unbroken_from, (int64_t{1} << 40) + 65535);
+}
+
+// Nothing was planned for the lines: a pot of any size passes through the same memory.
+TEST_F(TraceTest, ALargePotTakesNoMoreMemoryThanASmallOne) {
+  constexpr int32_t kSlots = 100'000;
+  std::vector<SlotMeta> slots;
+  for (int64_t seq = 0; seq < kSlots; ++seq) slots.push_back(Token(seq));
+  const std::vector<float> scores(slots.size(), 1.0f / 3), nll(slots.size(), 2.5f);
+  KeepSet keep;
+  for (int32_t slot = 0; slot < kSlots; slot += 2) keep.push_back(slot);
+  for (const bool all_scores : {false, true}) {
+    auto trace = std::move(TraceWriter::Open(path_, Info(Granularity::kGlobal, all_scores))).value();
+    const int64_t before = testing::HeapInUse();
+    TraceSelection selection;
+    selection.slots = slots;
+    selection.scores = scores;
+    selection.nll = nll;
+    selection.keep = &keep;
+    ASSERT_TRUE(trace->Selected(selection).ok());
+    EXPECT_LT(testing::HeapInUse() - before, 128 << 10);
+    ASSERT_TRUE(trace->Close().ok());
+    const std::string text = FileText();
+    const nlohmann::json line = nlohmann::json::parse(text.substr(text.rfind('\n', text.size() - 2) + 1));
+    const size_t n = all_scores ? slots.size() : slots.size() - keep.size();
+    EXPECT_EQ(line["drop"].size(), slots.size() - keep.size());
+    EXPECT_EQ(line["score"].size(), n);
+    EXPECT_EQ(line["nll"].size(), n);
+  }
 }
 
 TEST_F(TraceTest, AFullDiskIsTold) {

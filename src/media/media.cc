@@ -5,6 +5,7 @@
 
 #include <fmt/core.h>
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -196,17 +197,16 @@ Result<MediaInfo> ProbeMedia(const std::string& source, const MediaOptions& opti
   }
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Child> child,
                         StartDecoder(argv, input, PictureLimits(options), options.sandbox));
-  std::string text(static_cast<size_t>(kMaxProbeBytes), '\0');
-  int64_t n = 0;
+  std::string text;
+  std::array<uint8_t, 4096> piece;
   while (true) {
-    if (n == kMaxProbeBytes) return Corrupt("{}: ffprobe's answer is longer than a MiB", source);
-    const Result<int64_t> got = child->Read(reinterpret_cast<uint8_t*>(text.data()) + n, kMaxProbeBytes - n);
+    const Result<int64_t> got = child->Read(piece.data(), std::ssize(piece));
     if (!got.ok()) return About(source, got.status(), options.sandbox);
     if (*got == 0) break;
-    n += *got;
+    if (std::ssize(text) + *got > kMaxProbeBytes) return Corrupt("{}: ffprobe's answer is longer than a MiB", source);
+    text.append(reinterpret_cast<const char*>(piece.data()), static_cast<size_t>(*got));
   }
   WEIR_RETURN_IF_ERROR(About(source, child->Finish(), options.sandbox));
-  text.resize(static_cast<size_t>(n));
   return ParseProbe(source, text, child->Complaint(), options);
 }
 

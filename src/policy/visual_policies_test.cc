@@ -110,6 +110,28 @@ TEST(VisualPolicies, TheNewestFrameStaysBeforeAnythingVotedOnIt) {
   }
 }
 
+// In the third quarter of the layers a visual token is pooled with the visual tokens before and after it, those at the
+// ends with nothing; text is not.
+TEST(VisualPolicies, InfiniPotVPoolsARowOfVisualTokens) {
+  Stream stream;
+  stream.Text(1);
+  stream.Frame(2, 0);
+  stream.Text(1);
+  stream.Frame(1, 1000);
+  stream.scores = {300, 10, 20, 90, 30};
+  SlotView view = stream.View();
+  view.layer = 2;
+  view.n_layers = 4;
+  auto policy = std::move(std::move(ParsePolicySpec("infinipot_v:pool=on,alpha=0,text=0")).value().Make()).value();
+  // Pooled: 300, (0 + 10 + 20) / 3, (10 + 20 + 30) / 3, 90, (20 + 30 + 0) / 3.
+  const std::vector<KeepSet> want = {{0}, {0, 3}, {0, 2, 3}, {0, 2, 3, 4}};
+  for (size_t n = 0; n < want.size(); ++n) {
+    KeepSet keep;
+    policy->Select(view, static_cast<int32_t>(n) + 1, &keep);
+    EXPECT_EQ(keep, want[n]);
+  }
+}
+
 // When the pot was too small for floor(S N), the core is a part of what is held, not of all that was ever seen.
 TEST(VisualPolicies, AVlReadsACoreOfWhatIsHeld) {
   Stream stream;

@@ -244,5 +244,35 @@ TEST_P(ExcerptGapsTest, TheRecentPastGoesThroughGaps) {
 
 INSTANTIATE_TEST_SUITE_P(One, ExcerptGapsTest, ::testing::Values(AllPolicyInfos()[0]));
 
+// A pot of three tokens has a quarter of it for excerpts, none; layers with a state have no copy of it then.
+TEST(Excerpt, OfNoTokensIsNothing) {
+  for (const char* model : {"llama", "qwen3next"}) {
+    for (const int32_t room : {0, 8}) {
+      SCOPED_TRACE(std::string(model) + ", room for " + std::to_string(room));
+      Tiny tiny(model);
+      const std::vector<int32_t> tokens = RandomTokens(40, tiny.model->config().n_vocab);
+      SessionOptions options;
+      options.policy = std::move(ParsePolicySpec("window")).value();
+      options.pot_slots = 16;
+      options.excerpt_slots = room;
+      auto session = std::move(Session::Make(*tiny.model, *tiny.backend, options)).value();
+      ASSERT_TRUE(session->Append(tokens).ok());
+      std::vector<uint8_t> before, after;
+      ASSERT_TRUE(session->Save(&before).ok());
+      Session::AppendOptions append;
+      append.excerpt = true;
+      const Status status = session->Append({}, append);
+      ASSERT_TRUE(status.ok()) << status.message();
+      EXPECT_EQ(session->n_excerpt(), 0);
+      ASSERT_TRUE(session->TakeBackExcerpt().ok());
+      ASSERT_TRUE(session->Save(&after).ok());
+      EXPECT_EQ(after, before);
+      if (room == 0) {
+        EXPECT_EQ(session->Append({tokens.data(), 1}, append).code(), StatusCode::kOverBudget);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace weir

@@ -283,5 +283,27 @@ TEST(ReadAhead, AloneInABatch) {
   EXPECT_EQ(Bytes(*ahead), Bytes(*plain));
 }
 
+// Beside the slots' metadata, the tokens that a draft's pot holds.
+TEST(ReadAhead, ADraftsTokensArePlanned) {
+  Tiny tiny("llama");
+  const auto plan_of = [&](int32_t n_slots) {
+    SessionOptions options = OptionsOf("streaming_llm", 0);
+    options.draft = {.model = tiny.model.get(), .pot_slots = n_slots};
+    auto plan = PlanSession(*tiny.model, *tiny.backend, options);
+    EXPECT_TRUE(plan.ok()) << plan.status().message();
+    return *std::move(plan);
+  };
+  const auto bytes = [&](const SessionPlan& plan) {
+    const int64_t others =
+        Pot::MetaBytes(plan.draft.pot) + Runner::MetaBytes(*tiny.model, *tiny.backend, plan.draft.runner);
+    for (const PlanItem& item : plan.items) {
+      if (item.what == "draft: metadata of the slots, rotary tables") return item.bytes - others;
+    }
+    return int64_t{-1};
+  };
+  const SessionPlan small = plan_of(1024), large = plan_of(33 * 1024);
+  EXPECT_GE(bytes(large) - bytes(small), 32 * 1024 * 4);
+}
+
 }  // namespace
 }  // namespace weir::testing

@@ -2,23 +2,36 @@
 """Mutation testing: changes one operator, constant or condition of the library at a time, and runs the tests that
 should notice.
 
+    scripts/build release all
     python3 tools/mutants/run.py --n 500 --seed 1 --out build/mutants.jsonl
     python3 tools/mutants/run.py --out build/mutants.jsonl --report build/mutants.md     # what there is so far
+    python3 tools/mutants/run.py --at src/policy/a_vl.cc:241                             # those of one line
 
-Works in a checkout and a build folder of its own below --tree, so that a run that is killed leaves nothing behind in
-yours. A mutant is killed by a test that fails, crashes or takes ten times as long; it survives if none does. Tests run
-in this order: the one beside the source, those of its folder, those of tests/conformance, the shortest first, until one
-fails or --most-seconds are over. What the compiler refuses does not count. Folders take turns; within one, every
-possible mutant is as likely. The same seed draws the same mutants from the same sources; those that --out has already
-are not run again.
+Neither the checkout nor the build folder is changed: of a mutant one object is compiled, and linked before the
+libraries into a copy of each test program, where its functions stand in place of theirs (they are position-independent,
+so that none was compiled into a caller). A mutant is killed by a test that fails, crashes or takes ten times as long;
+it survives if none does. What the compiler refuses does not count, nor what it compiles to the same code. Tests run in
+this order, each in that of the time they take: the one beside the source, those of its folder, those of
+tests/conformance (those with the folder's name first), those of the folders that use it (SEEN_BY); until one fails
+or --most-seconds are over. A test that has killed a mutant of the same source before comes first. Folders take turns;
+within one, every possible mutant is as likely. The same seed draws the same mutants from the same sources; those that
+--out has already are not run again.
 """
 
 import argparse
 import collections
+import concurrent.futures
 import json
+import math
+import os
 import random
+import re
+import resource
+import shlex
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -28,113 +41,205 @@ sys.path.insert(0, str(ROOT))
 from tools.mutants.mutate import Mutant, mutants_of  # noqa: E402
 
 FOLDERS = ["policy", "kv", "engine", "io", "text", "ops"]
+# Beside those of the folder and tests/conformance: the tests that can see what a folder does.
+SEEN_BY = {
+    "ops": ("backend_",),
+    "io": ("store_", "text_", "chat_", "recall_", "serve_"),
+    "text": ("chat_", "recall_", "rules_", "serve_"),
+    "kv": ("engine_", "recall_", "chat_"),
+    "engine": ("recall_", "chat_", "rules_", "capi_"),
+    "policy": ("eval_",),
+}
+MOST_BYTES = 24 << 30  # of a test's address space
 
 
 def run(*command: str, **options) -> subprocess.CompletedProcess:
     return subprocess.run(command, text=True, stdin=subprocess.DEVNULL, capture_output=True, **options)
 
 
-class Tree:
-    """A checkout with a build folder, and its tests."""
+def limit(seconds: float) -> None:
+    """Of this process: processor time, which says more than the clock on a machine with other work."""
+    resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(seconds), math.ceil(seconds)))
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
-    def __init__(self, folder: Path, jobs: int, models: bool):
-        self.source, self.build, self.jobs, self.models = folder / "source", folder / "build", jobs, models
-        head = run("git", "-C", str(ROOT), "rev-parse", "HEAD", check=True).stdout.strip()
-        if not self.source.exists():
-            folder.mkdir(parents=True, exist_ok=True)
-            run("git", "-C", str(ROOT), "worktree", "prune", check=True)
-            run("git", "-C", str(ROOT), "worktree", "add", "--detach", str(self.source), head, check=True)
-        run("git", "-C", str(self.source), "checkout", "--quiet", "--force", "--detach", head, check=True)
-        self.head = head
-        # Without optimisation it compiles sooner, but the tests of whole models take too long.
-        made = run(
-            "cmake", "-G", "Ninja", "-S", str(self.source), "-B", str(self.build), "-DCMAKE_BUILD_TYPE=RelWithDebInfo",
-            "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1", f"-DPython3_EXECUTABLE={sys.executable}",
-        )  # fmt: skip
-        if made.returncode != 0:
-            sys.exit(f"mutants: error: cmake failed: {made.stderr[-2000:]}")
-        listed = run("ctest", "--test-dir", str(self.build), "--show-only=json-v1", check=True)
-        # A program has the name of its test.
-        self.tests = []
-        for test in json.loads(listed.stdout)["tests"]:
-            labels = [p["value"] for p in test["properties"] if p["name"] == "LABELS"]
-            if test["name"].endswith("_test") and not any("slow" in found for found in labels):
-                self.tests.append(test["name"])
-        if not self.tests:
-            sys.exit("mutants: error: the build has no tests")
-        self.usual = {}  # seconds that a test takes, as it is
+
+class Build:
+    """A build folder that is up to date, and its test programs."""
+
+    def __init__(self, folder: Path, most_seconds_of_one: float):
+        self.folder, self.most_seconds_of_one = folder, most_seconds_of_one
+        commands = folder / "compile_commands.json"
+        if not commands.exists():
+            sys.exit(f"mutants: error: {folder} is no build folder: scripts/build release all")
+        self.commands = json.loads(commands.read_text())
+        listed = json.loads(run("ctest", "--test-dir", str(folder), "--show-only=json-v1", check=True).stdout)
+        self.programs = {}  # a program has the name of its test
+        for test in listed["tests"]:
+            slow = any(p["name"] == "LABELS" and "slow" in p["value"] for p in test["properties"])
+            program = Path(test.get("command", [""])[0])
+            if program.name == test["name"] and not slow and program.exists():
+                self.programs[test["name"]] = program
+        if not self.programs:
+            sys.exit("mutants: error: the build has no tests: scripts/build release all")
+        self.links, self.libraries = {}, {}
+        self.read_links()
+        self.usual = self.costs()  # seconds that a test takes, as it is
+        self.sound = {}  # whether a test passes without a mutant
+        self.unchanged = {}  # the code of sources as they are
+        self.lock = threading.Lock()
+
+    def compile(self, path: Path, text: str, where: Path) -> Path | None:
+        """The object of a source with this text; None if the compiler refuses it."""
+        exact = [c for c in self.commands if c["file"] == str(ROOT / path)]
+        target = f"CMakeFiles/weir_{path.parts[1]}.dir/"
+        alike = exact or [c for c in self.commands if target in c["command"]]
+        source, out = where / path.name, where / "mutant.o"
+        source.write_text(text)
+        words, last = [], ""
+        for word in shlex.split(alike[0]["command"]):
+            if last == "-o":
+                word = str(out)
+            elif last == "-c":
+                word = str(source)
+            elif word == "-O3":
+                word = "-O1"
+            words.append(word)
+            last = word if word in ("-o", "-c") else ""
+        # Names of files are part of no code, so that two mutants can be compared.
+        words += [f"-I{(ROOT / path).parent}", f"-ffile-prefix-map={where}=.", "-w"]
+        return out if run(*words, cwd=alike[0]["directory"]).returncode == 0 else None
+
+    def code(self, path: Path, where: Path) -> bytes:
+        with self.lock:
+            known = self.unchanged.get(path)
+        if known is None:
+            made = self.compile(path, (ROOT / path).read_text(), where)
+            if made is None:
+                sys.exit(f"mutants: error: {path} does not compile as it is")
+            known = made.read_bytes()
+            with self.lock:
+                self.unchanged[path] = known
+        return known
+
+    def read_links(self) -> None:
+        """The words that link each program, and the libraries among them."""
+        targets = {str(program.relative_to(self.folder)): name for name, program in self.programs.items()}
+        told = run("ninja", "-C", str(self.folder), "-t", "commands", *targets, check=True).stdout
+        for line in told.splitlines():
+            found = re.search(r"^: && (.*? -o (\S+) .*?) && ", line)
+            if found and found[2] in targets:
+                words, name = shlex.split(found[1]), targets[found[2]]
+                self.links[name] = words
+                self.libraries[name] = {m[1] for word in words if (m := re.search(r"libweir_(\w+)\.a$", word))}
+
+    def link(self, name: str, mutant: Path, where: Path) -> Path | None:
+        out = where / name
+        words, last = [], ""
+        for word in self.links[name]:
+            words.append(str(out) if last == "-o" else word)
+            if last == "-o":
+                words += [str(mutant), "-Wl,-z,muldefs", "-fuse-ld=lld"]
+            last = word
+        return out if run(*words, cwd=self.folder).returncode == 0 else None
+
+    def passes(self, name: str, program: Path, most_seconds: float, where: Path) -> bool:
+        environment = os.environ | {"TMPDIR": str(where), "TEST_TMPDIR": f"{where}/"}
+        try:
+            done = run(
+                str(program), cwd=self.programs[name].parent, env=environment, preexec_fn=lambda: limit(most_seconds),
+                timeout=10 * most_seconds + 300,
+            )  # fmt: skip
+        except (subprocess.TimeoutExpired, UnicodeDecodeError):
+            return False
+        return done.returncode in (0, 77)
+
+    def costs(self) -> dict[str, float]:
+        """As CTest has measured them in this build folder; a guess for those that it has not run."""
+        file = self.folder / "Testing/Temporary/CTestCostData.txt"
+        rows = [line.split() for line in file.read_text().splitlines()] if file.exists() else []
+        known = {row[0]: float(row[2]) for row in rows if len(row) == 3}
+        return {name: known.get(name) or 1.0 for name in self.programs}
+
+    def is_sound(self, name: str, where: Path) -> bool:
+        """Whether the test passes without a mutant: only then its failure says something."""
+        with self.lock:
+            if name in self.sound:
+                return self.sound[name]
+        sound = self.passes(name, self.programs[name], 10 * self.usual[name] + 60, where)
+        with self.lock:
+            self.sound[name] = sound
+        if not sound:
+            print(f"mutants: {name} fails without a mutant: left out", file=sys.stderr)
+        return sound
 
     def tests_of(self, path: Path) -> list[list[str]]:
-        """Names, in the groups in which they are built and run."""
+        """Names, in the groups in which they are run."""
         folder, stem = path.parts[1], path.stem
-        beside = [name for name in self.tests if name == f"{folder}_{stem}_test"]
-        same = [name for name in self.tests if name.startswith(f"{folder}_") and name not in beside]
-        whole = [name for name in self.tests if name.startswith("conformance_") and self.models]
-        return [beside, same, whole]
-
-    def make(self, names: list[str]) -> bool:
-        return run("cmake", "--build", str(self.build), "-j", str(self.jobs), "--target", *names).returncode == 0
-
-    def passes(self, name: str, most_seconds: float) -> bool:
-        [program] = [path for path in (self.build / name, self.build / "tests" / name) if path.exists()]
-        try:
-            return run(str(program), cwd=self.build, timeout=most_seconds).returncode == 0
-        except subprocess.TimeoutExpired:
-            return False
-
-    def measure(self, names: list[str]) -> None:
-        """The time of tests that were not run before, without a mutant; those that fail then are left out."""
-        new = [name for name in names if name not in self.usual]
-        if new and not self.make(new):
-            sys.exit(f"mutants: error: the tests do not compile as they are: {' '.join(new)}")
-        for name in new:
-            start = time.monotonic()
-            if self.passes(name, 1800):
-                self.usual[name] = time.monotonic() - start
-            else:
-                print(
-                    f"mutants: {name} fails without a mutant, or takes more than half an hour: left out",
-                    file=sys.stderr,
-                )
-                self.usual[name] = None
-
-    def verdict(self, path: Path, mutant: Mutant, most_seconds: float) -> tuple[str, str]:
-        """killed, survived or refused; and the test that noticed."""
-        file = self.source / path
-        text = file.read_text()
-        left = most_seconds
-        for names in self.tests_of(path):
-            self.measure(names)
-            names = sorted((name for name in names if self.usual[name] is not None), key=lambda name: self.usual[name])
-            if not names:
-                continue
-            try:
-                file.write_text(mutant.apply(text))
-                if not self.make(names):
-                    return "refused", ""
-                for name in names:
-                    if self.usual[name] > left:
-                        break
-                    left -= self.usual[name]
-                    if not self.passes(name, 10 * self.usual[name] + 10):
-                        return "killed", name
-            finally:
-                file.write_text(text)
-        return "survived", ""
+        names = [name for name in self.links if folder in self.libraries[name]]
+        beside = [name for name in names if name == f"{folder}_{stem}_test"]
+        same = [name for name in names if name.startswith(f"{folder}_") and name not in beside]
+        whole = [name for name in names if name.startswith("conformance_")]
+        rest = [name for name in names if name.startswith(SEEN_BY.get(folder, ("",))) and name not in same + whole]
+        return [beside, same, whole, rest]
 
 
-def draw(tree: Tree, folders: list[str], seed: int):
+class Runner:
+    def __init__(self, build: Build, most_seconds: float):
+        self.build, self.most_seconds = build, most_seconds
+        self.killers = collections.defaultdict(collections.Counter)  # of a source's mutants
+        self.lock = threading.Lock()
+
+    def order(self, path: Path) -> list[tuple[str, float]]:
+        out = []
+        for names in self.build.tests_of(path):
+            timed = [(self.build.usual[name], name) for name in names]
+            known = sorted(
+                (path.parts[1] not in name, s, name) for s, name in timed if s <= self.build.most_seconds_of_one
+            )
+            out += [(name, s) for _, s, name in known]
+        with self.lock:
+            killed = dict(self.killers[path])
+        return sorted(out, key=lambda test: -killed.get(test[0], 0))
+
+    def verdict(self, path: Path, mutant: Mutant) -> tuple[str, str]:
+        """killed, survived, refused or same; and the test that noticed."""
+        with tempfile.TemporaryDirectory(prefix="weir_mutant_") as folder:
+            where = Path(folder)
+            made = self.build.compile(path, mutant.apply((ROOT / path).read_text()), where)
+            if made is None:
+                return "refused", ""
+            left = self.most_seconds
+            for name, seconds in self.order(path):
+                if seconds > left:
+                    continue
+                left -= seconds
+                program = self.build.link(name, made, where)
+                if program is None:
+                    continue  # this program has the functions under other names
+                passed = self.build.passes(name, program, 10 * seconds + 20, where)
+                program.unlink()
+                if not passed and self.build.is_sound(name, where):
+                    with self.lock:
+                        self.killers[path][name] += 1
+                    return "killed", name
+            code = made.read_bytes()
+            return ("same" if self.build.code(path, where) == code else "survived"), ""
+
+
+def mutants_in(folder: str):
+    for file in sorted((ROOT / "src" / folder).rglob("*.cc")):
+        if not file.stem.endswith("_test"):
+            path = file.relative_to(ROOT)
+            yield from ((path, m) for m in mutants_of(file.read_text()) if m.old != m.new)
+
+
+def draw(folders: list[str], seed: int):
     """Mutants without end, of one folder after the other."""
     rng = random.Random(seed)
-    queues = []
-    for folder in folders:
-        queue = []
-        for file in sorted((tree.source / "src" / folder).rglob("*.cc")):
-            if not file.stem.endswith("_test"):
-                path = file.relative_to(tree.source)
-                queue += [(path, m) for m in mutants_of(file.read_text()) if m.old != m.new]
+    queues = [list(mutants_in(folder)) for folder in folders]
+    for queue in queues:
         rng.shuffle(queue)
-        queues.append(queue)
     while any(queues):
         for queue in queues:
             if queue:
@@ -143,6 +248,10 @@ def draw(tree: Tree, folders: list[str], seed: int):
 
 def read_rows(out: Path) -> list[dict]:
     return [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
+
+
+def counts_of(rows: list[dict]) -> int:
+    return sum(row["verdict"] in ("killed", "survived") for row in rows)
 
 
 def report(rows: list[dict]) -> str:
@@ -157,6 +266,8 @@ def report(rows: list[dict]) -> str:
         if total > 0:
             share = 100 * n["killed"] / total
             lines.append(f"| {folder} | {total} | {n['killed']} | {n['survived']} | {share:.1f} |")
+    for verdict, words in [("refused", "did not compile"), ("same", "compile to the same code")]:
+        lines += ["", f"{sum(row['verdict'] == verdict for row in rows)} more {words}."]
     lines += ["", "Survivors:", ""]
     for row in rows:
         if row["verdict"] == "survived":
@@ -167,38 +278,56 @@ def report(rows: list[dict]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--n", type=int, default=0, help="mutants that count, with those that --out has")
+    parser.add_argument("--at", help="PATH:LINE: every mutant of one line")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--folders", default=",".join(FOLDERS), help="of src/ (default: %(default)s)")
     parser.add_argument("--out", type=Path, default=ROOT / "build/mutants.jsonl", help="one line a mutant; is added to")
     parser.add_argument("--report", type=Path, help="writes a table and the survivors here")
-    parser.add_argument("--tree", type=Path, default=ROOT / "build/mutants", help="its checkout and build")
-    parser.add_argument("--most-seconds", type=float, default=120, help="for the tests of one mutant")
-    parser.add_argument(
-        "--no-models", action="store_true", help="leaves out tests/conformance, which take most of the time"
-    )
+    parser.add_argument("--build", type=Path, default=ROOT / "build/release", help="up to date, with all tests")
+    parser.add_argument("--most-seconds", type=float, default=60, help="for the tests of one mutant")
+    parser.add_argument("--most-seconds-of-one", type=float, default=12, help="longer tests are left out")
+    parser.add_argument("--minutes", type=float, default=1e9, help="no mutant is begun after so many")
     parser.add_argument("--jobs", type=int, default=2)
     args = parser.parse_args()
 
     rows = read_rows(args.out)
-    if args.n > 0:
-        tree = Tree(args.tree.resolve(), args.jobs, not args.no_models)
-        known = {(row["head"], row["path"], row["line"], row["column"], row["new"]) for row in rows}
+    if args.n > 0 or args.at:
+        head = run("git", "-C", str(ROOT), "rev-parse", "HEAD", check=True).stdout.strip()
+        runner = Runner(Build(args.build.resolve(), args.most_seconds_of_one), args.most_seconds)
+        if args.at:
+            at, line = args.at.rsplit(":", 1)
+            drawn = ((Path(at), m) for m in mutants_of((ROOT / at).read_text()) if m.old != m.new)
+            queue, args.n = iter([(p, m) for p, m in drawn if m.line == int(line)]), 1 << 30
+        else:
+            queue = draw(args.folders.split(","), args.seed)
+        known = {(row["path"], row["line"], row["column"], row["new"], row["text"]) for row in rows}
+        lock, until = threading.Lock(), time.monotonic() + 60 * args.minutes
         args.out.parent.mkdir(parents=True, exist_ok=True)
-        with args.out.open("a") as out:
-            for path, mutant in draw(tree, args.folders.split(","), args.seed):
-                if sum(row["verdict"] != "refused" for row in rows) >= args.n:
-                    break
-                if (tree.head, str(path), mutant.line, mutant.column, mutant.new) in known:
-                    continue
-                text = (tree.source / path).read_text().split("\n")[mutant.line - 1].strip()
-                verdict, test = tree.verdict(path, mutant, args.most_seconds)
-                row = {"head": tree.head, "path": str(path), "line": mutant.line, "column": mutant.column}
+
+        def work() -> None:
+            while True:
+                with lock:
+                    if counts_of(rows) >= args.n or time.monotonic() > until:
+                        return
+                    path, mutant = next(queue, (None, None))
+                    if path is None:
+                        return
+                    text = (ROOT / path).read_text().split("\n")[mutant.line - 1].strip()
+                    if (str(path), mutant.line, mutant.column, mutant.new, text) in known:
+                        continue
+                verdict, test = runner.verdict(path, mutant)
+                row = {"head": head, "path": str(path), "line": mutant.line, "column": mutant.column}
                 row |= {"old": mutant.old, "new": mutant.new, "kind": mutant.kind, "text": text}
                 row |= {"verdict": verdict, "test": test}
-                rows.append(row)
-                out.write(json.dumps(row) + "\n")
-                out.flush()
-                print(f"{verdict:8} {path}:{mutant.line} {mutant.old} -> {mutant.new} {test}", file=sys.stderr)
+                with lock:
+                    rows.append(row)
+                    with args.out.open("a") as out:
+                        out.write(json.dumps(row) + "\n")
+                    print(f"{verdict:8} {path}:{mutant.line} {mutant.old} -> {mutant.new} {test}", file=sys.stderr)
+
+        with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+            for worker in [pool.submit(work) for _ in range(args.jobs)]:
+                worker.result()
     if args.report:
         args.report.write_text(report(rows))
     else:
