@@ -55,6 +55,7 @@ Status QwenVit::ReadMetadata(const GgufFile& file, int64_t min_pixels, int64_t m
   }
   WEIR_ASSIGN_OR_RETURN(const int64_t merge, BoundedIntOr(file, v + "spatial_merge_size", 1, 256, kMerge));
   if (merge != kMerge) return Unsupported("{}: squares of {} x {} patches; 2 x 2 are known", file.path(), merge, merge);
+  WEIR_ASSIGN_OR_RETURN(n_frames_, BoundedIntOr(file, v + "temporal_patch_size", 1, 2, n_frames_));
   ImageTransform& transform = config->transform;
   transform.fit = Fit::kMultiples;
   transform.factor = static_cast<int32_t>(kMerge * patch_);
@@ -95,7 +96,11 @@ Status QwenVit::Load(const GgufFile& file, const VitStyle& style, Backend& backe
   WEIR_ASSIGN_OR_RETURN(axis_device_, backend.Upload(ledger, MemTag::kWeights, packed.data(), std::ssize(packed)));
   axis_.device = axis_device_.data();
   WEIR_RETURN_IF_ERROR(loader.LoadKernel("v.patch_embd.weight", d, {3, patch_, patch_}, &patches_[0]));
-  WEIR_RETURN_IF_ERROR(loader.LoadKernel("v.patch_embd.weight.1", d, {3, patch_, patch_}, &patches_[1]));
+  if (n_frames_ == 2) {
+    WEIR_RETURN_IF_ERROR(loader.LoadKernel("v.patch_embd.weight.1", d, {3, patch_, patch_}, &patches_[1]));
+  } else {
+    loader.Skip("v.patch_embd.weight.1");  // zeros, for programs that do not read the key
+  }
   WEIR_RETURN_IF_ERROR(loader.LoadOptional("v.patch_embd.bias", d, &patch_bias_));
   return blocks_.Load(shape_, style, file, loader);
 }
@@ -132,7 +137,7 @@ void QwenVit::Embed(Backend& backend, const float* pixels, PictureSize size, con
   patches.x = pixels;
   patches.y = b.wide;
   backend.Squares(patches);
-  for (int frame = 0; frame < 2; ++frame) {
+  for (int64_t frame = 0; frame < n_frames_; ++frame) {
     const float* bias = frame == 0 ? patch_bias_.get() : nullptr;
     const MatMulOut to = {patches_[frame].get(), b.x, shape_.n_embd, bias, frame == 1};
     MatMulArgs mm;
