@@ -37,6 +37,7 @@ SIZES = {  # encoder (width, blocks, heads), decoder (width, blocks, feed-forwar
 }
 TAUGHT_BY = {"small": "weir-tiny-llava"}  # whose decoder has as many blocks and heads
 PAIRS = (0.3, 0.1, 0.1, 0.15, 0.35)  # questions about one of two things in a picture take longest to learn
+SIGNS = (0.3, 0.2, 0.2, 0.2, 0.1)  # then those to be read: digits, letters, words
 
 
 def stages(size):
@@ -49,18 +50,26 @@ def stages(size):
         ]
     more = 8 if size == "base" else 1
     return [
-        Stage("see", 450, 96 * more, 2e-3),
+        Stage("see", 400, 96 * more, 2e-3),
         Stage(
             "look",
-            200,
+            130,
             20 * more,
             8e-4,
             Mix(clips=(1, 3), rounds=(4, 6), kinds=(0.75, 0.25, 0.0, 0.0), subjects=PAIRS),
             0.7,
         ),
         Stage(
+            "read",
+            150,
+            20 * more,
+            8e-4,
+            Mix(clips=(1, 3), rounds=(4, 6), kinds=(0.75, 0.25, 0.0, 0.0), subjects=SIGNS),
+            0.7,
+        ),
+        Stage(
             "span",
-            120,
+            150,
             6 * more,
             6e-4,
             Mix(clips=(6, 16), rounds=(1, 3), kinds=(0.6, 0.15, 0.2, 0.05), closing=(8, 20), subjects=PAIRS),
@@ -68,7 +77,7 @@ def stages(size):
         ),
         Stage(
             "stream",
-            60,
+            80,
             3 * more,
             5e-4,
             Mix(clips=(12, 36), rounds=(1, 1), kinds=(0.35, 0.15, 0.4, 0.1), closing=(12, 30)),

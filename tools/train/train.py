@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tools.train import data, naming, seeing, taught, tokenizer, world
 
-WARMUP, FINAL_LR = 100, 0.05  # steps; share of a stage's learning rate at its end
+WARMUP, FINAL_LR = 100, 0.05  # steps, at most a quarter of a stage's; share of its learning rate at its end
 END_WEIGHT = 0.1  # weight of the loss at an answer's end, which is learned quickly
 
 
@@ -148,7 +148,7 @@ class Course:
     def one_step(self, stage, batch):
         batch = self.to_device(batch)
         near_end = 0.5 * (1 + math.cos(math.pi * min(1.0, self.step / stage.steps)))
-        lr = stage.lr * min(1.0, (self.step + 1) / WARMUP) * (FINAL_LR + (1 - FINAL_LR) * near_end)
+        lr = stage.lr * min(1.0, (self.step + 1) / min(WARMUP, stage.steps / 4)) * (FINAL_LR + (1 - FINAL_LR) * near_end)
         for group in self.optimizer.param_groups:
             group["lr"] = lr * (stage.see_lr if group["eyes"] else 1.0)
         loss, right = self.loss(stage, batch)
