@@ -75,8 +75,8 @@ class QwenVit {
   VitShape shape_;
   int64_t patch_ = 0, max_patches_ = 0;
   int64_t n_frames_ = 2;  // that a patch covers
-  RopeTable rotation_;  // of a head: all of its elements, no positions of its own
-  RopeTable axis_;      // of lines, and of columns: half of them
+  RopeTable rotation_;    // of a head: all of its elements, no positions of its own
+  RopeTable axis_;        // of lines, and of columns: half of them
   Buffer axis_device_;
   std::unique_ptr<Matrix> patches_[2];  // [n_embd, 3 * patch * patch], of each of its frames
   Vector patch_bias_;

@@ -148,7 +148,8 @@ class Course:
     def one_step(self, stage, batch):
         batch = self.to_device(batch)
         near_end = 0.5 * (1 + math.cos(math.pi * min(1.0, self.step / stage.steps)))
-        lr = stage.lr * min(1.0, (self.step + 1) / min(WARMUP, stage.steps / 4)) * (FINAL_LR + (1 - FINAL_LR) * near_end)
+        warm = min(1.0, (self.step + 1) / min(WARMUP, stage.steps / 4))
+        lr = stage.lr * warm * (FINAL_LR + (1 - FINAL_LR) * near_end)
         for group in self.optimizer.param_groups:
             group["lr"] = lr * (stage.see_lr if group["eyes"] else 1.0)
         loss, right = self.loss(stage, batch)

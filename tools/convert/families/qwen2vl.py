@@ -53,7 +53,9 @@ def prepare_half(source, mmproj, defaults, fixed):
             if source.config.get(key, value) != value:
                 raise ConvertError(f"config.json: {key} {source.config[key]}; this encoder is defined with {value}")
         if (frames := source.get("temporal_patch_size", 2)) not in FRAMES:
-            raise ConvertError(f"config.json: temporal_patch_size {frames}; a patch of this encoder covers one frame or two")
+            raise ConvertError(
+                f"config.json: temporal_patch_size {frames}; a patch of this encoder covers one frame or two"
+            )
         source.ignore_prefix("model.", "lm_head.")
     else:
         source.config = {**text, "tie_word_embeddings": not source.has("lm_head.weight")}
