@@ -69,15 +69,15 @@ def stages(size):
         ),
         Stage(
             "span",
-            150,
+            300,
             6 * more,
             6e-4,
-            Mix(clips=(6, 16), rounds=(1, 3), kinds=(0.6, 0.15, 0.2, 0.05), closing=(8, 20), subjects=PAIRS),
+            Mix(clips=(6, 16), rounds=(1, 3), kinds=(0.6, 0.15, 0.2, 0.05), closing=(8, 20), subjects=SIGNS),
             0.5,
         ),
         Stage(
             "stream",
-            80,
+            200,
             3 * more,
             5e-4,
             Mix(clips=(12, 36), rounds=(1, 1), kinds=(0.35, 0.15, 0.4, 0.1), closing=(12, 30)),
