@@ -55,6 +55,7 @@ Status QwenVit::ReadMetadata(const GgufFile& file, int64_t min_pixels, int64_t m
   }
   WEIR_ASSIGN_OR_RETURN(const int64_t merge, BoundedIntOr(file, v + "spatial_merge_size", 1, 256, kMerge));
   if (merge != kMerge) return Unsupported("{}: squares of {} x {} patches; 2 x 2 are known", file.path(), merge, merge);
+  WEIR_ASSIGN_OR_RETURN(n_frames_, BoundedIntOr(file, v + "temporal_patch_size", 1, 2, n_frames_));
   ImageTransform& transform = config->transform;
   transform.fit = Fit::kMultiples;
   transform.factor = static_cast<int32_t>(kMerge * patch_);
@@ -80,7 +81,7 @@ Status QwenVit::ReadMetadata(const GgufFile& file, int64_t min_pixels, int64_t m
   config->words.text = {"<|vision_start|>", "<|vision_end|>"};
   config->words.open = 0;
   config->words.close = 1;
-  config->pairing.on = true;
+  config->pairing.on = n_frames_ == 2;
   return ReadNormalisation(file, &transform);
 }
 
@@ -96,7 +97,11 @@ Status QwenVit::Load(const GgufFile& file, const VitStyle& style, Backend& backe
   WEIR_ASSIGN_OR_RETURN(axis_device_, backend.Upload(ledger, MemTag::kWeights, packed.data(), std::ssize(packed)));
   axis_.device = axis_device_.data();
   WEIR_RETURN_IF_ERROR(loader.LoadKernel("v.patch_embd.weight", d, {3, patch_, patch_}, &patches_[0]));
-  WEIR_RETURN_IF_ERROR(loader.LoadKernel("v.patch_embd.weight.1", d, {3, patch_, patch_}, &patches_[1]));
+  if (n_frames_ == 2) {
+    WEIR_RETURN_IF_ERROR(loader.LoadKernel("v.patch_embd.weight.1", d, {3, patch_, patch_}, &patches_[1]));
+  } else {
+    loader.Skip("v.patch_embd.weight.1");  // zeros, for programs that do not read the key
+  }
   WEIR_RETURN_IF_ERROR(loader.LoadOptional("v.patch_embd.bias", d, &patch_bias_));
   return blocks_.Load(shape_, style, file, loader);
 }
@@ -131,7 +136,7 @@ SquaresArgs QwenVit::Patches(PictureSize size) const {
 void QwenVit::Embed(Backend& backend, const EncodeArgs& args, PictureSize size, const Buffers& b) const {
   SquaresArgs patches = Patches(size);
   patches.y = b.wide;
-  for (int frame = 0; frame < 2; ++frame) {
+  for (int64_t frame = 0; frame < n_frames_; ++frame) {
     patches.x = frame == 0 ? args.pixels : args.second;
     if (patches.x != nullptr) backend.Squares(patches);
     const float* bias = frame == 0 ? patch_bias_.get() : nullptr;

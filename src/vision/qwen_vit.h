@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shared by the encoders of Qwen2-VL and its successors: pictures of any size in patches, four of a square side by side
 // from the start, so that merging moves nothing; queries and keys rotated by line and column; two layers over a
-// square's rows. A patch covers two frames of a video; a single picture is used for both.
+// square's rows. A patch covers two frames of a video, of which a single picture is both, or one.
 #pragma once
 
 #include <array>
@@ -74,10 +74,11 @@ class QwenVit {
 
   VitShape shape_;
   int64_t patch_ = 0, max_patches_ = 0;
-  RopeTable rotation_;  // of a head: all of its elements, no positions of its own
-  RopeTable axis_;      // of lines, and of columns: half of them
+  int64_t n_frames_ = 2;  // that a patch covers
+  RopeTable rotation_;    // of a head: all of its elements, no positions of its own
+  RopeTable axis_;        // of lines, and of columns: half of them
   Buffer axis_device_;
-  std::unique_ptr<Matrix> patches_[2];  // [n_embd, 3 * patch * patch], of each of the two frames
+  std::unique_ptr<Matrix> patches_[2];  // [n_embd, 3 * patch * patch], of each of its frames
   Vector patch_bias_;
   VitBlocks blocks_;
 };

@@ -96,8 +96,9 @@ class _Row:
             self.ids += token
 
 
-def stream_row(clips, encode, n_rows):
-    """A conversation about a stream: `n_rows` image tokens per frame, one per square, in the chat format."""
+def stream_row(clips, encode, n_rows, around=("", "")):
+    """A conversation about a stream: `n_rows` image tokens per frame, one per square, in the chat format; `around`: the
+    words before and after a frame."""
     row = _Row()
     row.ids.append(encode.bos)
     for clip in clips:
@@ -107,7 +108,8 @@ def stream_row(clips, encode, n_rows):
             if r.leads:
                 row.frames.extend(clip.frames)
                 row.things += [world.things_at(clip.scene, math.isqrt(n_rows))] * len(clip.frames)
-                row.ids += [encode.image] * (n_rows * len(clip.frames)) + encode(after)
+                opened, closed = map(encode, around)
+                row.ids += (opened + [encode.image] * n_rows + closed) * len(clip.frames) + encode(after)
             row.answer(encode, r, due=len(clip.frames) > 0 or r.kind != "present")
     return row
 
@@ -154,14 +156,15 @@ def pack(rows, pad):
 class Steps(Dataset):
     """Batch `i` of a stage."""
 
-    def __init__(self, stage, split, seed, n_rows, pictures=False, data=None):
-        self.stage, self.split, self.seed, self.n_rows, self.pictures, self.data = (
+    def __init__(self, stage, split, seed, n_rows, pictures=False, data=None, around=("", "")):
+        self.stage, self.split, self.seed, self.n_rows, self.pictures, self.data, self.around = (
             stage,
             split,
             seed,
             n_rows,
             pictures,
             data,
+            around,
         )
         self._made = None
 
@@ -170,7 +173,7 @@ class Steps(Dataset):
 
     def __getitem__(self, step):
         if self._made is None:  # once per worker
-            self._made = tokenizer.Encoder(), draw.Digits(self.data)
+            self._made = tokenizer.Encoder(filter(None, self.around)), draw.Digits(self.data)
         encode, digits = self._made
         stage = self.stage
         if stage.mix is None:
@@ -183,7 +186,7 @@ class Steps(Dataset):
             rows.append(
                 picture_row(clips[0], encode, self._seen(i), i % 2 == 0)
                 if self.pictures
-                else stream_row(clips, encode, self.n_rows)
+                else stream_row(clips, encode, self.n_rows, self.around)
             )
         return pack(rows, encode.eos)
 

@@ -46,12 +46,20 @@ def train(texts, vocab):
     return tokenizer
 
 
-def build():
-    """That of the world."""
+def build(words=()):
+    """That of the world, with `words` as single tokens behind it."""
     texts, answers, numbers = world.vocabulary()
     frame = ["USER: Clip 1:", "\nASSISTANT: red", QUESTION + "What", ANSWER]
     # Numbers are rarer: if their pieces were merged first, words would run out of room.
-    return train((texts + answers + frame) * 20 + numbers * 3, VOCAB)
+    tokenizer = train((texts + answers + frame) * 20 + numbers * 3, VOCAB)
+    tokenizer.add_special_tokens([AddedToken(word, special=True) for word in words])
+    return tokenizer
+
+
+def numbers(words):
+    """Their ids."""
+    tokenizer = build(words)
+    return [tokenizer.token_to_id(word) for word in words]
 
 
 def write_files(tokenizer, folder, chat=True):
@@ -66,16 +74,16 @@ def write_files(tokenizer, folder, chat=True):
     (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=1))
 
 
-def write(folder, chat=True):
+def write(folder, chat=True, words=()):
     """The world's tokenizer as files."""
-    write_files(build(), folder, chat)
+    write_files(build(words), folder, chat)
 
 
 class Encoder:
     """Texts to ids, with a cache: the world uses the same few thousand texts."""
 
-    def __init__(self):
-        self.tokenizer = build()
+    def __init__(self, words=()):
+        self.tokenizer = build(words)
         self._ids = {}
         self.bos, self.eos, self.image = (self.tokenizer.token_to_id(t) for t in (BOS, EOS, IMAGE))
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains one of our small vision-language models from scratch and writes its GGUF files.
 
-    tools/train/train.py llava|blip2 --out FOLDER [--minutes M] [--size tiny|small|base] [--data FOLDER]
+    tools/train/train.py llava|blip2|qwenvl --out FOLDER [--minutes M] [--size tiny|small|base] [--data FOLDER]
 
 The same command again resumes after M minutes, Ctrl-C or a power cut (which loses at most --save-every seconds). Every
 batch depends only on --seed and its number, so a run in ten pieces equals an uninterrupted one. FOLDER gets log.jsonl,
@@ -29,9 +29,9 @@ from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tools.train import data, naming, seeing, tokenizer, world
+from tools.train import data, naming, seeing, taught, tokenizer, world
 
-WARMUP, FINAL_LR = 100, 0.05  # steps; share of a stage's learning rate at its end
+WARMUP, FINAL_LR = 100, 0.05  # steps, at most a quarter of a stage's; share of its learning rate at its end
 END_WEIGHT = 0.1  # weight of the loss at an answer's end, which is learned quickly
 
 
@@ -60,8 +60,12 @@ class Course:
         ]
         self.optimizer = torch.optim.AdamW(groups, lr=1e-3, betas=(0.9, 0.98), fused=True)
         self.checkpoint = args.out / "checkpoint.pt"
+        taught_by = getattr(self.recipe, "TAUGHT_BY", {}).get(args.size)
+        self.teacher = taught.Teacher(taught_by).to(self.device) if taught_by else None
         if self.checkpoint.is_file():
             self._resume()
+        elif self.teacher:
+            self.teacher.start(self.model)
 
     def _setup(self):
         return dict(
@@ -111,7 +115,12 @@ class Course:
         """(loss, {what: (right, of)})."""
         with self.autocast():
             if stage.mix is None:
-                return self.heads.loss(self.model.rows(batch["pixels"]), batch["labels"])
+                rows = self.model.rows(batch["pixels"])
+                loss, right = self.heads.loss(rows, batch["labels"])
+                if self.teacher:
+                    more, right["taught"] = self.teacher.loss(rows, batch["pixels"])
+                    loss = loss + more
+                return loss, right
             with torch.set_grad_enabled(torch.is_grad_enabled() and stage.see_lr > 0):
                 pixels = batch["pixels"]
                 rows = self.model.rows(pixels) if len(pixels) else torch.zeros(0, device=self.device)  # text only
@@ -139,7 +148,8 @@ class Course:
     def one_step(self, stage, batch):
         batch = self.to_device(batch)
         near_end = 0.5 * (1 + math.cos(math.pi * min(1.0, self.step / stage.steps)))
-        lr = stage.lr * min(1.0, (self.step + 1) / WARMUP) * (FINAL_LR + (1 - FINAL_LR) * near_end)
+        warm = min(1.0, (self.step + 1) / min(WARMUP, stage.steps / 4))
+        lr = stage.lr * warm * (FINAL_LR + (1 - FINAL_LR) * near_end)
         for group in self.optimizer.param_groups:
             group["lr"] = lr * (stage.see_lr if group["eyes"] else 1.0)
         loss, right = self.loss(stage, batch)
@@ -150,7 +160,8 @@ class Course:
         return loss.detach(), right
 
     def steps_of(self, stage, split, seed):
-        return data.Steps(stage, split, seed, self.model.n_rows, self.recipe.PICTURES, self.args.data)
+        around = getattr(self.recipe, "AROUND", ("", ""))
+        return data.Steps(stage, split, seed, self.model.n_rows, self.recipe.PICTURES, self.args.data, around)
 
     @torch.no_grad()
     def examine(self, stage, n_batches):
@@ -220,7 +231,7 @@ def _go_on(course, log, began, stop):
 
 def parse(argv=None):
     parser = argparse.ArgumentParser(description="Trains a small vision-language model and writes its GGUF files.")
-    parser.add_argument("model", choices=("llava", "blip2"))
+    parser.add_argument("model", choices=("llava", "blip2", "qwenvl"))
     parser.add_argument("--out", type=Path, required=True, help="folder of the run; it is continued where there is one")
     parser.add_argument(
         "--minutes", type=float, default=math.inf, help="stop after so many; the same command goes on later"

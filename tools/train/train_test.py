@@ -18,7 +18,7 @@ try:
 except ImportError as e:
     raise unittest.SkipTest(f"needs torch, transformers, tokenizers, jinja2 and gguf: {e}") from e
 
-from tools.train import blip2, data, export, llava, naming, tokenizer, train, world
+from tools.train import blip2, data, export, llava, naming, qwenvl, taught, tokenizer, train, world
 from tools.train.data import Stage
 from tools.train.world import Mix
 
@@ -195,7 +195,7 @@ class Run(unittest.TestCase):
                 train.Course(train.parse(["llava", "--size", "tiny", "--out", folder, "--seed", "2"]))
 
     def test_files_of_both_models(self):
-        for recipe, arch in ((llava, "llama"), (blip2, "opt")):
+        for recipe, arch in ((llava, "llama"), (blip2, "opt"), (qwenvl, "qwen2vl")):
             with tempfile.TemporaryDirectory() as folder:
                 files = export.export(recipe, recipe.Model("tiny"), Path(folder))
                 self.assertIsNone(export.too_large(files))
@@ -203,9 +203,11 @@ class Run(unittest.TestCase):
                     str(bytes(gguf.GGUFReader(f).fields["general.architecture"].parts[-1]), "ascii") for f in files
                 ]
                 self.assertEqual(found, [arch, "clip"])
+                frames = gguf.GGUFReader(files[1]).fields.get("clip.vision.temporal_patch_size")
+                self.assertEqual(int(frames.parts[-1][0]) if frames else None, getattr(recipe, "FRAMES", None))
 
     def test_every_size_can_be_built_and_committed(self):
-        for recipe in (llava, blip2):
+        for recipe in (llava, blip2, qwenvl):
             for size in recipe.SIZES:
                 with torch.device("meta"):
                     n = sum(p.numel() for p in recipe.Model(size).parameters())
@@ -224,6 +226,45 @@ class Run(unittest.TestCase):
             made.step = train.WARMUP
             losses = [float(made.one_step(stage, batch)[0]) for _ in range(30)]
             self.assertLess(losses[-1], 0.5 * losses[0])
+
+
+class ThreeAxes(unittest.TestCase):
+    def setUp(self):
+        torch.manual_seed(1)
+        self.model = qwenvl.Model("small").eval()
+
+    def test_rows_are_those_of_the_modules(self):
+        pixels = torch.randint(0, 256, (3, 64, 64, 3), dtype=torch.uint8)
+        patches, grid = self.model.patches(pixels), torch.tensor([[1, 8, 8]] * 3)
+        with torch.no_grad():
+            wanted = self.model.whole.model.get_image_features(patches.flatten(0, 1), grid).pooler_output
+            self.assertLess((self.model.rows(pixels) - torch.stack(wanted)).abs().max(), 1e-5)
+
+    def test_places_are_those_of_the_family(self):
+        encode = tokenizer.Encoder(qwenvl.AROUND)
+        for i in range(5):
+            row = data.stream_row(world.make_stream("train", 3, i, MIX), encode, 16, qwenvl.AROUND)
+            ids = torch.tensor([row.ids])
+            wanted, _ = self.model.whole.model.get_rope_index(
+                ids, (ids == encode.image).int(), torch.tensor([[1, 8, 8]] * len(row.frames))
+            )
+            self.assertTrue(torch.equal(qwenvl.places(ids, encode.image, 4), wanted))
+
+    def test_text_is_read_as_the_teacher_reads_it(self):
+        """To the small part of the norms that does not scale with the width."""
+        teacher = taught.Teacher("weir-tiny-llava")
+        teacher.start(self.model)
+        narrow = llava.Model().eval().whole.model.language_model
+        encode = tokenizer.Encoder()
+        ids = torch.tensor([encode("USER: Clip 57:How many are there?\nASSISTANT: 3")])
+        with torch.no_grad():
+            for name, parameter in narrow.named_parameters():
+                wide = self.model.whole.model.language_model.get_parameter(name)
+                part = wide[tuple(slice(n) for n in parameter.shape)]
+                parameter.copy_(part / 0.75**0.5 if parameter.ndim == 1 else part)
+            wide = self.model.logits(self.model.hidden(ids, torch.zeros(0, 256))[0])
+            told = narrow(input_ids=ids).last_hidden_state @ narrow.embed_tokens.weight.T
+        self.assertLess((wide - told).abs().max(), 0.005 * told.abs().max())
 
 
 if __name__ == "__main__":

@@ -23,7 +23,8 @@ VISION_DEFAULTS = dict(
     temporal_patch_size=2,
     hidden_act="quick_gelu",
 )
-FIXED = dict(spatial_merge_size=2, temporal_patch_size=2, hidden_act="quick_gelu", in_channels=3)
+FIXED = dict(spatial_merge_size=2, hidden_act="quick_gelu", in_channels=3)
+FRAMES = (1, 2)  # that a patch may cover
 SECTIONS = (16, 24, 24)
 MIN_PIXELS, MAX_PIXELS = 56 * 56, 28 * 28 * 1280
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
@@ -51,6 +52,10 @@ def prepare_half(source, mmproj, defaults, fixed):
         for key, value in fixed.items():
             if source.config.get(key, value) != value:
                 raise ConvertError(f"config.json: {key} {source.config[key]}; this encoder is defined with {value}")
+        if (frames := source.get("temporal_patch_size", 2)) not in FRAMES:
+            raise ConvertError(
+                f"config.json: temporal_patch_size {frames}; a patch of this encoder covers one frame or two"
+            )
         source.ignore_prefix("model.", "lm_head.")
     else:
         source.config = {**text, "tie_word_embeddings": not source.has("lm_head.weight")}
@@ -109,6 +114,8 @@ def write_mmproj(
     writer.add_vision_attention_layernorm_eps(EPS)
     writer.add_vision_image_mean(processor.get("image_mean", mean))
     writer.add_vision_image_std(processor.get("image_std", std))
+    if source.get("temporal_patch_size", 2) == 1:
+        writer.add_uint32("clip.vision.temporal_patch_size", 1)
 
 
 def mmproj_metadata(source, writer, say):
@@ -127,7 +134,8 @@ def vit_tensors(source, names, merger, fused=False):
     queries, keys and values stay one tensor."""
     kernel = source.tensor("visual.patch_embed.proj.weight")  # [width, colours, frames, patch, patch]
     yield "v.patch_embd.weight", kernel[:, :, 0]
-    yield "v.patch_embd.weight.1", kernel[:, :, 1]
+    # A patch of one frame has a second part of zeros: every reader of these files knows two.
+    yield "v.patch_embd.weight.1", kernel[:, :, 1] if kernel.shape[2] > 1 else 0 * kernel[:, :, 0]
     if source.has(bias := "visual.patch_embed.proj.bias"):
         yield "v.patch_embd.bias", source.tensor(bias)
     for i in range(source.need("depth")):
