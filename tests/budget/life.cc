@@ -2,7 +2,6 @@
 #include "budget/life.h"
 
 #include <fmt/core.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
