@@ -65,6 +65,8 @@ Status FramePairs::Close(PictureEncoder& pictures, Session& session, const Sessi
     const PictureWords& words = config_.words;
     WEIR_RETURN_IF_ERROR(session.Append(words.tokens[static_cast<size_t>(words.close)], inside));
   }
+  // Nothing of the video is left: streams that continue alike are saved alike.
+  state_ = {.begin_ms = state_.begin_ms};
   return append.end_of_prompt ? session.Append({}, append) : Status();
 }
 
@@ -129,6 +131,7 @@ Status FramePairs::Read(PictureEncoder& pictures, const float* second, int64_t s
   here.pinned = append.pinned || state_.pinned != 0;
   here.end_of_prompt = false;
   state_.waits = state_.width = state_.height = state_.pinned = 0;
+  state_.waits_ms = 0;
   int64_t n_done = 0;
   if (append.progress) here.progress = [&](int64_t n) { append.progress(n_done + n); };
   const std::vector<int32_t> words = WordsBefore(begins, was_open, seconds);

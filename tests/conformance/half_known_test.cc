@@ -53,7 +53,8 @@ bool KeyMayBeMissing(const std::string& key) {
       "clip.minicpmv_query_num",
       // of InternVL's and Qwen's: what all released models have
       "clip.vision.preproc_min_tiles", "clip.vision.preproc_max_tiles", "clip.vision.window_size",
-      "clip.vision.spatial_merge_size", "clip.vision.is_deepstack_layers", ".n_deepstack_layers"};
+      "clip.vision.tokens_per_second", "clip.vision.spatial_merge_size", "clip.vision.is_deepstack_layers",
+      ".n_deepstack_layers"};
   return std::any_of(std::begin(kEnds), std::end(kEnds), [&](const char* end) { return key.ends_with(end); });
 }
 
