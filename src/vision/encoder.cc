@@ -107,7 +107,7 @@ Result<std::unique_ptr<ImageEncoder>> ImageEncoder::Make(Encoder& encoder, Ledge
     WEIR_ASSIGN_OR_RETURN(out->tile_, allocate(config.n_rows * row_bytes, Access::kShared));
   }
   if (const int64_t bytes = FirstBytes(encoder); bytes > 0) {
-    WEIR_ASSIGN_OR_RETURN(out->first_, allocate(bytes, Access::kDevice));
+    WEIR_ASSIGN_OR_RETURN(out->first_, allocate(bytes, Access::kShared));
   }
   WEIR_ASSIGN_OR_RETURN(out->workspace_, allocate(encoder.WorkspaceBytes(), Access::kDevice));
   WEIR_ASSIGN_OR_RETURN(out->shown_, HostBuffer::Allocate(ledger, MemTag::kVision, ShownBytes(encoder)));
