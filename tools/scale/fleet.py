@@ -47,7 +47,7 @@ class Measured:
 
         self.turns, self.lost, self.takeovers = together(*TURN), together(*LOST), together("takeover")
         self.nodes = raw["nodes"]
-        # Seconds of one thread: a session that a node leaves to others at its end; a start.
+        # Seconds that an end takes for each session it leaves to others, and that a start takes of a processor.
         self.leave, self.start = (fmean(one.get(kind, 0.0) for one in all_raw) for kind in ("leave", "start"))
         self.joint = sorted((int(k), fmean(one["joint"][k] for one in all_raw)) for k in raw["joint"])
         self.snapshot_bytes, self.session_bytes = raw["snapshot_bytes"], raw["session_bytes"]
@@ -265,8 +265,9 @@ class Fleet:
         def again():
             node.up = True
 
+        share = min(1.0, (self.o.processors or threads) / threads)
         for _ in range(threads):
-            node.wait(n_left / threads * self.m.leave, ended)
+            node.wait(n_left * self.m.leave * share, ended)
 
     def run(self):
         self.clock.run(self.o.seconds)

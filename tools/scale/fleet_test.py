@@ -59,7 +59,7 @@ class FleetTest(unittest.TestCase):
 
     def test_sessions_that_leave_a_node_slow_the_others_of_its_machine(self):
         lasting = measured()
-        lasting.leave = 1.0  # of ten sessions: ten seconds of eight threads
+        lasting.leave = 1.0  # of ten sessions: ten seconds, with eight threads
         slow = options(nodes=4, sessions=40, seconds=2000, kill_every=100, kill_share=0.0)
         apart = simulate(lasting, slow)
         together = simulate(lasting, options(**{**vars(slow), "processors": 1}))
