@@ -124,7 +124,7 @@ class Machine:
 
     def __init__(self, clock, measured, processors):
         self.clock, self.measured, self.processors = clock, measured, processors
-        self.jobs, self.since, self.epoch = [], 0.0, 0
+        self.jobs, self.rates, self.since, self.epoch = [], [], 0.0, 0
 
     def _rates(self):
         n_jobs, n_asks, n_threads = {}, {}, 0
@@ -146,7 +146,7 @@ class Machine:
     def _advance(self):
         passed = self.clock.now - self.since
         if self.jobs:
-            for job, rate in zip(self.jobs, self._rates()):
+            for job, rate in zip(self.jobs, self.rates):
                 job[2] -= passed * rate
             for node in {job[0] for job in self.jobs} - {None}:
                 node.busy += passed
@@ -154,8 +154,9 @@ class Machine:
 
     def _plan(self):
         self.epoch += 1
+        self.rates = self._rates()
         if self.jobs:
-            left = min(max(0.0, job[2]) / rate for job, rate in zip(self.jobs, self._rates()))
+            left = min(max(0.0, job[2]) / rate for job, rate in zip(self.jobs, self.rates))
             self.clock.after(left, self._end, self.epoch)
 
     def add(self, node, kind, seconds, done):

@@ -47,7 +47,7 @@ class FleetTest(unittest.TestCase):
         s / (1 - load), whatever the distribution of s."""
         for load in (0.3, 0.6, 0.8):
             n = 3000
-            r = simulate(measured(), options(sessions=n, think=n * ASK / load, seconds=30000))
+            r = simulate(measured(), options(sessions=n, think=n * ASK / load, seconds=15000))
             self.assertAlmostEqual(r["busy"], load, delta=0.02)
             self.assertAlmostEqual(mean(r), ASK / (1 - load), delta=0.07 * ASK / (1 - load))
 
