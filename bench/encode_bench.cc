@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pictures through vision encoders: seconds of a picture, and operations of its products with weights.
+// Seconds that a vision encoder needs for a picture, with what prepares it left out.
 //
 //   encode_bench MMPROJ.gguf [-t THREADS] [-r REPETITIONS] [--side PIXELS]
 //

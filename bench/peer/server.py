@@ -12,7 +12,6 @@ ratios within a round, with the least and the largest.
 """
 
 import argparse
-import socket
 import statistics
 import subprocess
 import sys
@@ -23,13 +22,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 sys.dont_write_bytecode = True
 
+from deploy.fleet.servers import free_port  # noqa: E402
 from tools.load.throughput import at_once, in_turn, prompts_of  # noqa: E402
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def wait_for(port, seconds=120):
@@ -45,7 +39,7 @@ def wait_for(port, seconds=120):
 
 def rates(command, args):
     """Tokens a second of one answer, and of n at once."""
-    port = free_port()
+    port = free_port(["127.0.0.1"])
     server = subprocess.Popen(
         [*command, "--port", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL
     )
