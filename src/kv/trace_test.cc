@@ -399,6 +399,7 @@ TEST_F(TraceTest, DamagedFilesAreRefused) {
            std::string("{\"type\":\"tokens\",\"seq\":3,\"ids\":[4294967296],\"t_src_ms\":[[0,1]]}\n"),
            std::string("{\"type\":\"tokens\",\"seq\":3,\"ids\":[1],\"t_src_ms\":[[0,1]],\"pinned\":[[0,2]]}\n"),
            std::string("{\"type\":\"tokens\",\"seq\":3,\"ids\":[1],\"t_src_ms\":[[0,1]],\"image\":[[0,2]]}\n"),
+           std::string("{\"type\":\"tokens\",\"seq\":3,\"ids\":[1,2],\"t_src_ms\":[[0,2]],\"pinned\":[[1,2]]}\n"),
            std::string("{\"type\":\"tokens\",\"seq\":3,\"ids\":[1],\"t_src_ms\":[[0,1]],\"video\":7}\n"),
            std::string("{\"type\":\"tokens\",\"seq\":3,\"ids\":[1],\"t_src_ms\":[[0,1]],\"pieces\":{\"x\":\"a\"}}\n"),
            std::string("{\"type\":\"tokens\",\"seq\":3,\"ids\":[1],\"t_src_ms\":[[0,1]],\"pieces\":{\"1\":[256]}}\n"),

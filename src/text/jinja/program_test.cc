@@ -268,6 +268,12 @@ TEST(JinjaProgram, OutputIsBounded) {
   EXPECT_FALSE(RunIt("{% for i in range(112) %}123456789{% endfor %}", {}, limits).ok());
 }
 
+// As Python's int(): towards zero. What is no number, or does not fit 64 bits, is the default.
+TEST(JinjaProgram, NumbersOfTextAndFractions) {
+  EXPECT_EQ(TextOf("{{ 3.9 | int }} {{ -3.9 | int }} {{ '2.5' | int }} {{ '0x1f' | int(base=16) }}"), "3 -3 2 31");
+  EXPECT_EQ(TextOf("{{ 1e30 | int(7) }} {{ -1e30 | int(7) }} {{ '1e30' | int(7) }} {{ 'x' | int }}"), "7 7 7 0");
+}
+
 TEST(JinjaProgram, TellsWhatIsMissing) {
   EXPECT_EQ(TextOf("a\n{{ message.content.text }}", {{"message", FromJson(Json::object(), true)}}),
             "ERROR line 2 of the chat template: 'message.content' is undefined, so it has no 'text'");
