@@ -64,10 +64,10 @@ void PromptReader::Start(TurnParts turn, Conversation& talk, PictureSource* pict
   n_heads_ = turn.n_heads;
 }
 
-Status PromptReader::Step(Session& session, const TensorObserver* observer) {
+Status PromptReader::Step(Session& session, const TensorObserver* observer, const std::function<void()>* between) {
   const bool is_text = !visual() && part_ >= (talk_ == nullptr ? 0 : n_heads_);
   const int64_t n_before = n_read_;
-  const Status status = ReadSome(session, observer);
+  const Status status = ReadSome(session, observer, between);
   if (talk_ == nullptr) return status;
   if (part_ >= n_heads_) talk_->TurnOpened();
   if (is_text && n_read_ > n_before) talk_->TextRead();
@@ -97,7 +97,7 @@ Status PromptReader::LookAt(Session& session, Session::AppendOptions append) {
   return Status();
 }
 
-Status PromptReader::ReadSome(Session& session, const TensorObserver* observer) {
+Status PromptReader::ReadSome(Session& session, const TensorObserver* observer, const std::function<void()>* between) {
   const PromptPart& part = parts_[part_];
   // Stops after the first chunk; the session still knows that more of this prompt follows.
   std::atomic<bool> stop{false};
@@ -108,6 +108,7 @@ Status PromptReader::ReadSome(Session& session, const TensorObserver* observer) 
   append.stop = &stop;
   append.observer = observer;
   if (part.visual) return LookAt(session, append);
+  append.between = between;
   append.t_src_ms = t_ms_;
   append.progress = [&](int64_t n) {
     n_done = n;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -58,13 +59,14 @@ class PromptReader {
   // Whether Step() would return without waiting.
   bool Ready() const { return done() || !parts_[part_].visual || pictures_->Ready(); }
 
-  // Reads one chunk or one picture. REQUIRES: !done().
-  Status Step(Session& session, const TensorObserver* observer = nullptr);
+  // Reads one chunk or one picture. `between`: Session::AppendOptions::between. REQUIRES: !done().
+  Status Step(Session& session, const TensorObserver* observer = nullptr,
+              const std::function<void()>* between = nullptr);
   // Whether the next step reads a picture. REQUIRES: !done().
   bool visual() const { return parts_[part_].visual; }
 
  private:
-  Status ReadSome(Session& session, const TensorObserver* observer);
+  Status ReadSome(Session& session, const TensorObserver* observer, const std::function<void()>* between);
   Status LookAt(Session& session, Session::AppendOptions append);
   std::vector<PromptPart> parts_;
   bool ends_prompt_ = false;

@@ -107,6 +107,8 @@ Result<const float*> Runner::Forward(std::span<const BatchItem> items, const Ten
   for (const BatchItem& item : items) WEIR_RETURN_IF_ERROR(item.pot->MakeWindowRoom(std::ssize(item.tokens)));
   const Pass pass(*backend_, n_rows);
   WEIR_RETURN_IF_ERROR(attender_->Plan(segments_));
+  // A device is given its passes whole.
+  attender_->CallBetween(items.size() == 1 && backend_->on_host() ? items.front().between : nullptr);
   for (const BatchItem& item : items) WEIR_RETURN_IF_ERROR(item.pot->BeginAppend(item.tokens));
 
   ForwardArgs args;

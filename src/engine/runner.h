@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -42,6 +43,8 @@ struct BatchItem {
   // Every token is computed as if it were read alone, with the same bits. REQUIRES: what BatchSegment::n_before does,
   // no evidence, reads or watch.
   bool one_by_one = false;
+  // Of an item that is alone in its batch: as Session::AppendOptions::between.
+  const std::function<void()>* between = nullptr;
 };
 
 class Runner {

@@ -239,6 +239,8 @@ Status Session::ReadRows(const Chunk& call, const AppendOptions& options) {
     // Rows that a trace watches: ends of prompts, and tokens of answers that read all slots.
     item.watch = parts_.trace.WatchFor(item, options.generated || (chunk.n_after == 0 && options.end_of_prompt));
     item.last_hidden_only = options.nll == nullptr && parts_.evidence.demand().likelihoods == Normaliser::kNone;
+    // Rows of a picture are in memory of an encoder that others may use.
+    if (options.observer == nullptr && chunk.tokens != nullptr) item.between = options.between;
     WEIR_ASSIGN_OR_RETURN(const float* hidden, parts_.ahead.Read(chunk, item, options.observer));
     reader_.End(chunk, item, hidden, options.nll == nullptr ? nullptr : options.nll + done);
     parts_.prediction.Offer(parts_.ahead.logits());

@@ -69,6 +69,10 @@ class Session {
     const std::atomic<bool>* stop = nullptr;       // checked between chunks: kCancelled, chunks already read stay read
     std::function<void(int64_t n_done)> progress;  // called after each chunk with the tokens of this call read so far
     const TensorObserver* observer = nullptr;
+    // Called on this thread before each layer's attention while tokens are read, without an observer and on a backend
+    // of the host: so that others need not wait for a long chunk. It may use other sessions of the model, not this one,
+    // and not throw.
+    const std::function<void()>* between = nullptr;
   };
   // Reads tokens. kOverBudget if the pot is full and may not shrink (policy `full`, OnOverflow::kError, everything
   // pinned); tokens before the offending chunk stay read.

@@ -301,6 +301,7 @@ void Attender::Store(int32_t layer, const float* k, const float* v) {
 }
 
 void Attender::Attend(int32_t layer, const float* q, const float* k, const float* v, float* out, int64_t first_row) {
+  if (between_ != nullptr) (*between_)();
   const PotShape& shape = PotOf(segments_.front(), layer).shape();
   const LayerHeads heads = layout_.heads_of(layer);
   const int32_t pot_layer = PotLayer(layer);

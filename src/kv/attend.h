@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -150,6 +151,9 @@ class Attender {
   static int64_t WorkspaceBytes(const Backend& backend, const AttentionLayout& layout, int64_t max_rows,
                                 int64_t max_slots, bool statistics);
 
+  // Called before each layer's attention of the planned pass, on its thread; nullptr: nothing. What it calls may use
+  // other pots and other Attenders.
+  void CallBetween(const std::function<void()>* call) { between_ = call; }
   // Plans a forward pass. All pots of a batch share KV types and position policy, and have windows with slots of their
   // own or not (kInvalidArgument otherwise).
   // kOverBudget when a row would need a learned position beyond the model's table.
@@ -227,6 +231,7 @@ class Attender {
   // The current plan.
   bool apart_ = false;  // the pots' windows have slots of their own
   std::vector<BatchSegment> segments_;
+  const std::function<void()>* between_ = nullptr;
   std::vector<const uint8_t*> k_ptrs_, v_ptrs_;  // [n_segments, n_kv_heads], of the current layer
   std::vector<int32_t> n_slots_;                 // same shape
   std::vector<const int32_t*> first_ptrs_;       // same shape

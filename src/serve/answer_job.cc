@@ -14,6 +14,9 @@ namespace {
 // unlimited, so it must not be buffered without bound for a slow client.
 constexpr size_t kMaxEvents = 256, kMaxUnreadBytes = 4 << 20, kMaxUnreadLikelihoods = 1 << 14;
 
+// A prompt that others' chunks are interrupted for.
+constexpr int64_t kMostUrgentTokens = 512;
+
 size_t BytesOf(const AnswerEvent& event) {
   size_t n = event.text.size();
   for (const AnswerPart& part : event.parts) n += sizeof(part) + part.text.size() + part.id.size();
@@ -255,6 +258,14 @@ Job::Step AnswerJob::Advance() {
   Status status = may_stop ? CheckGoOn() : Status();
   if (status.ok()) status = AdvanceStage();
   return StepOf(std::move(status));
+}
+
+bool AnswerJob::Urgent() const {
+  if (stage_ == Stage::kAnswer) return answerer_->n_drawn() == 0;
+  // Pictures take an encoder, and an archive its time.
+  const bool text = feed_ == nullptr && !frames_ && (stream_ == nullptr || stream_->recall == nullptr);
+  return text &&
+         n_prompt_.load(std::memory_order_relaxed) - n_read_.load(std::memory_order_relaxed) <= kMostUrgentTokens;
 }
 
 void AnswerJob::AdvanceTogether(StepBatch& batch, std::span<Job* const> jobs, std::span<Step> steps) {

@@ -77,6 +77,8 @@ class AnswerJob : public SessionJob {
   AnswerJob(Host& host, std::string id, AnswerRequest request);
   Step Advance() override;
   bool CanJoin() const override { return stage_ == Stage::kAnswer; }
+  // Until the first token of an answer to a short text.
+  bool Urgent() const override;
   void Finish() override;
   void Dropped(const Status& why) override;
 

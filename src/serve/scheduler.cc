@@ -91,46 +91,89 @@ void Scheduler::StartWaiting() {
   n_running_ = static_cast<int>(running_.size());
 }
 
-bool Scheduler::StepNext() {
+Scheduler::Place Scheduler::Next(bool urgent) {
   auto next = running_.end();
   for (auto it = running_.begin(); it != running_.end(); ++it) {
+    if (it->job.get() == alone_ || (urgent && (it->job->cancelled() || !it->job->Urgent()))) continue;
     if (!it->job->cancelled() && !it->job->Ready()) {
       it->seconds = std::max(it->seconds, level_);  // waiting time earns no credit
     } else if (next == running_.end() || it->seconds < next->seconds) {
       next = it;
     }
   }
+  return next;
+}
+
+bool Scheduler::StepNext() {
+  const Place next = Next(/*urgent=*/false);
   if (next == running_.end()) return false;
   level_ = next->seconds;
-  std::vector<std::list<Running>::iterator> taking;
+  std::vector<Place> taking;
   if (joint_ && next->job->CanJoin()) {
     for (auto it = running_.begin(); it != running_.end(); ++it) {
       if (it->job->CanJoin()) taking.push_back(it);
     }
   } else {
     taking.push_back(next);
+    alone_ = next->job.get();
+    alone_since_ = Clock::now();
+    interjected_before_ = interjected_;
   }
+  Make(taking);
+  alone_ = nullptr;
+  n_running_ = static_cast<int>(running_.size());
+  return true;
+}
+
+void Scheduler::Make(std::span<const Place> taking) {
   std::vector<Job::Step> steps(taking.size(), Job::Step::kDone);
   std::vector<Job*> jobs;
-  for (const auto& it : taking) jobs.push_back(it->job.get());
+  for (const Place& it : taking) jobs.push_back(it->job.get());
+  const bool joint = joint_ && !interjecting_ && jobs.front()->CanJoin();
   const auto start = Clock::now();
+  const double before = interjected_;
   const Status advanced = Caught([&] {
-    if (joint_ && next->job->CanJoin()) {
+    if (joint) {
       joint_(jobs, steps);
     } else {
-      steps[0] = next->job->Advance();
+      steps[0] = jobs.front()->Advance();
     }
     return Status();
   });
-  const double seconds = SecondsSince(start);
+  const double seconds = SecondsSince(start) - (interjected_ - before);
   for (size_t i = 0; i < taking.size(); ++i) {
     taking[i]->seconds += seconds / static_cast<double>(taking.size());
     if (advanced.ok() && steps[i] == Job::Step::kMore) continue;
     EndJob(*taking[i]->job, advanced);
     running_.erase(taking[i]);
   }
-  n_running_ = static_cast<int>(running_.size());
-  return true;
+}
+
+void Scheduler::Interject() {
+  if (alone_ == nullptr || interjecting_) return;
+  bool came = false;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (stop_) return;
+    came = !posted_.empty();
+    waiting_.splice(waiting_.end(), posted_);
+  }
+  const auto start = Clock::now();
+  const double before = interjected_;
+  interjecting_ = true;
+  // The job in whose step this is must not fail for it.
+  (void)Caught([&] {
+    if (came) StartWaiting();
+    for (Place next = Next(/*urgent=*/true); next != running_.end(); next = Next(/*urgent=*/true)) {
+      const double others = interjected_ - interjected_before_;
+      if (others > Seconds(Clock::now() - alone_since_) - others + 0.1) break;
+      Make({&next, 1});
+      interjected_ = before + SecondsSince(start);
+    }
+    return Status();
+  });
+  interjected_ = before + SecondsSince(start);
+  interjecting_ = false;
 }
 
 bool Scheduler::Go() {

@@ -8,6 +8,9 @@
 //
 // If the job whose turn it is can generate its next token, all other jobs that can do so join that step, in one forward
 // pass; each is charged its share of the time.
+//
+// A chunk takes long beside a short question's first token. Between the layers of a chunk (Interject()) urgent jobs
+// step, for at most as long as the chunk itself takes; they are charged for it as for any other step.
 #pragma once
 
 #include <atomic>
@@ -21,6 +24,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/status.h"
 
 namespace weir {
@@ -39,6 +43,8 @@ class Job {
   virtual bool Ready() { return true; }
   // Whether the next step may be part of a JointStep with other jobs.
   virtual bool CanJoin() const { return false; }
+  // Whether the next step is short and somebody waits for what comes of it: it may run in the middle of another's.
+  virtual bool Urgent() const { return false; }
   virtual void Finish() {}
   // Called instead of all of these if the job never starts, because it was cancelled before or the engine stops. Any
   // thread.
@@ -77,6 +83,8 @@ class Scheduler {
   Status PostAlways(std::shared_ptr<Job> job) { return Add(std::move(job), false); }
   // Call when a job that was not ready may be ready. Any thread.
   void Wake();
+  // Called in the middle of Advance(), on the engine's thread: steps what is urgent. Does nothing elsewhere.
+  void Interject();
   // Cancels every job and accepts no more. Any thread.
   void Stop();
 
@@ -96,6 +104,11 @@ class Scheduler {
   void StartWaiting();
   // False when no job is ready.
   bool StepNext();
+  using Place = std::list<Running>::iterator;
+  // The ready job with the least time, of all or of those that are urgent; end() if there is none.
+  Place Next(bool urgent);
+  // Makes a step of these jobs, charges them, and ends those that are done.
+  void Make(std::span<const Place> taking);
 
   const int max_waiting_;
   const JointStep joint_;
@@ -105,8 +118,13 @@ class Scheduler {
   bool stop_ = false, woken_ = false;        // under mutex_
   std::list<std::shared_ptr<Job>> waiting_;  // used by the engine's thread only, as are the next two
   std::list<Running> running_;
-  double level_ = 0;   // the engine time that a new job starts with
-  bool idle_ = false;  // jobs are running, but none was ready
+  double level_ = 0;            // the engine time that a new job starts with
+  bool idle_ = false;           // jobs are running, but none was ready
+  const Job* alone_ = nullptr;  // the job that makes a step of its own
+  Clock::time_point alone_since_;
+  bool interjecting_ = false;
+  double interjected_ = 0;  // seconds in the middle of others' steps, ever; up to the present step of alone_:
+  double interjected_before_ = 0;
   std::atomic<int> n_waiting_{0}, n_running_{0};
   std::thread thread_;  // last: starts when everything else is initialised
 };

@@ -109,7 +109,8 @@ Status SessionJob::ReadStep(const TensorObserver* observer) {
   const int64_t n_before = reader_.n_read();
   const PictureEncoder* const encoder = host_.vision() == nullptr ? nullptr : host_.vision()->encoder.get();
   const int64_t n_pruned = encoder == nullptr ? 0 : encoder->n_pruned();
-  const Status status = reader_.Step(*session_, observer);
+  const std::function<void()> between = [&scheduler = host_.scheduler()] { scheduler.Interject(); };
+  const Status status = reader_.Step(*session_, observer, &between);
   host_.metrics().CountRead(reader_.n_read() - n_before);
   if (encoder != nullptr && encoder->pruner().info != nullptr) {
     rows_pruned_ = rows_pruned_.value_or(0) + encoder->n_pruned() - n_pruned;
