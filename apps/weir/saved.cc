@@ -113,7 +113,7 @@ Status RestoreSaved(SavedSession& saved, const std::string& path, bool own_seed,
 
 Status WriteSaved(const std::string& path, const Setup& setup, const PotFlags& flags, Json conversation,
                   const Sampler& sampler, const SessionNote* before) {
-  const Session& session = *setup.session;
+  Session& session = *setup.session;
   SessionNote note = SessionNote::Of(session, flags.on_overflow == "error" ? OnOverflow::kError : OnOverflow::kEvict,
                                      ModelName(*setup.model), ModelFingerprint(setup.model->file()));
   note.conversation = std::move(conversation);

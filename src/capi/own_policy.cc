@@ -232,6 +232,7 @@ Result<std::shared_ptr<OwnRule>> OwnRule::Make(const weir_policy& given) {
     }
     // What is dropped is the caller's choice alone.
     out->needs_.trims_prompt = given.trim != nullptr;
+    out->needs_.filter_layers = 0;
   } else {
     if (given.trim != nullptr) return InvalidArgument("weir_policy.trim needs `like`, a policy that trims");
     WEIR_ASSIGN_OR_RETURN(out->needs_, NeedsOf(given));

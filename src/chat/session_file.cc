@@ -195,7 +195,7 @@ int64_t StateBytes(const Session& session, const FrameStore* frames) {
   return session.state_bytes() + (frames == nullptr ? 0 : frames->state_bytes());
 }
 
-Status SaveState(const Session& session, const FrameStore* frames, ByteSink& sink) {
+Status SaveState(Session& session, const FrameStore* frames, ByteSink& sink) {
   WEIR_RETURN_IF_ERROR(session.Save(sink));
   return frames == nullptr ? Status() : frames->Save(sink);
 }

@@ -75,7 +75,7 @@ inline constexpr char kArchiveGone[] = "its archive is gone: what left the pot c
 
 // The state in a snapshot: a session and the frames that its stream keeps. `frames` may be nullptr.
 int64_t StateBytes(const Session& session, const FrameStore* frames);
-Status SaveState(const Session& session, const FrameStore* frames, ByteSink& sink);
+Status SaveState(Session& session, const FrameStore* frames, ByteSink& sink);
 // Reads the output of SaveState(). `encoder`: the file of the encoder whose frames `frames` keeps; both nullptr without
 // an encoder. kInvalidArgument if the note has frames of another encoder, or of an encoder that is not loaded; errors
 // of Session::Restore() and FrameStore::Restore(). After an error the session and the frames are as they were, unless

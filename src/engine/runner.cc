@@ -25,6 +25,9 @@ class Pass {
   Backend& backend_;
 };
 
+// Whether the rows took their slots in an earlier part.
+bool HasSlots(const BatchItem& item) { return item.part.begin > 0; }
+
 }  // namespace
 
 int64_t Runner::MetaBytes(const Model& model, const Backend& backend, const RunnerShape& shape) {
@@ -70,17 +73,18 @@ Result<const float*> Runner::Forward(std::span<const BatchItem> items, const Ten
     const int64_t n = static_cast<int64_t>(item.tokens.size());
     if (n == 0) return InvalidArgument("a batch item has no tokens");
     if (item.embeddings != nullptr && items.size() > 1) return InvalidArgument("embeddings are a batch of their own");
+    if (!item.part.all() && items.size() > 1) return InvalidArgument("a part of the layers is a batch of its own");
     for (const BatchSegment& earlier : segments_) {
       if (earlier.pot == item.pot) return InvalidArgument("a pot stands twice in one batch");
     }
     if (n_rows + n > shape_.max_rows) {
       return InvalidArgument("a batch of more than {} rows", shape_.max_rows);
     }
-    if (n > item.pot->n_free()) {
+    if (!HasSlots(item) && n > item.pot->n_free()) {
       return OverBudget("a pot of {} slots has {} free, {} tokens are coming", item.pot->shape().n_slots,
                         item.pot->n_free(), n);
     }
-    for (int64_t i = 0; i < n && item.embeddings == nullptr; ++i) {
+    for (int64_t i = 0; i < n && item.embeddings == nullptr && !HasSlots(item); ++i) {
       const int32_t id = item.tokens[i].token_id;
       if (id < 0 || id >= model_->config().n_vocab) {
         return InvalidArgument("token {} is outside the vocabulary of {}", id, model_->config().n_vocab);
@@ -100,30 +104,54 @@ Result<const float*> Runner::Forward(std::span<const BatchItem> items, const Ten
                            .pos_shift = item.pos_shift,
                            .video_time = item.video_time,
                            .n_before = i,
-                           .n_after = n - i - n_here});
+                           .n_after = item.part.n_after + n - i - n_here,
+                           .has_slots = HasSlots(item)});
     }
     n_rows += n;
   }
-  for (const BatchItem& item : items) WEIR_RETURN_IF_ERROR(item.pot->MakeWindowRoom(std::ssize(item.tokens)));
+  const LayerPart& part = items.front().part;
+  for (const BatchItem& item : items) {
+    if (!HasSlots(item)) WEIR_RETURN_IF_ERROR(item.pot->MakeWindowRoom(std::ssize(item.tokens)));
+  }
   const Pass pass(*backend_, n_rows);
   WEIR_RETURN_IF_ERROR(attender_->Plan(segments_));
   // A device is given its passes whole.
   attender_->CallBetween(items.size() == 1 && backend_->on_host() ? items.front().between : nullptr);
-  for (const BatchItem& item : items) WEIR_RETURN_IF_ERROR(item.pot->BeginAppend(item.tokens));
+  for (const BatchItem& item : items) {
+    if (!HasSlots(item)) WEIR_RETURN_IF_ERROR(item.pot->BeginAppend(item.tokens));
+  }
 
   ForwardArgs args;
   args.attender = attender_.get();
   args.embeddings = items.front().embeddings;
-  args.tokens = args.embeddings == nullptr ? ids : nullptr;
   args.n_rows = n_rows;
+  args.first_layer = part.begin;
+  args.end_layer = part.end;
   args.hidden = hidden_.as<float>();
+  if (part.begin > 0) {
+    PickRows(part, args.hidden);
+  } else if (args.embeddings == nullptr) {
+    args.tokens = ids;
+  }
   args.workspace = workspace_.data();
   args.host_workspace = host_workspace_.data();
   args.observer = observer;
   // An observer sees every row.
-  if (observer == nullptr && items.size() == 1 && items.front().last_hidden_only) args.first_hidden = n_rows - 1;
+  if (observer == nullptr && items.size() == 1 && items.front().last_hidden_only && part.end == 0) {
+    args.first_hidden = n_rows - 1;
+  }
   model_->Forward(args);
   return static_cast<const float*>(args.hidden);
+}
+
+void Runner::PickRows(const LayerPart& part, float* out) {
+  const int64_t n_embd = model_->config().n_embd;
+  for (size_t at = 0, end; at < part.picked.size(); at = end) {
+    // Rows that are side by side are copied at once.
+    for (end = at + 1; end < part.picked.size() && part.picked[end] == part.picked[end - 1] + 1;) ++end;
+    backend_->Copy(out + static_cast<int64_t>(at) * n_embd, part.stream + part.picked[at] * n_embd,
+                   static_cast<int64_t>(end - at) * n_embd * 4);
+  }
 }
 
 void Runner::Logits(const float* hidden, int64_t n_rows, float* out) {

@@ -28,6 +28,16 @@ struct RunnerShape {
   bool statistics = false;  // batch items will carry evidence calls
 };
 
+// A pass through some layers only. The one that begins with layer 0 takes the rows' slots, in all layers.
+struct LayerPart {
+  int32_t begin = 0, end = 0;  // as ForwardArgs::first_layer, end_layer
+  // begin > 0: the stream that enters it, in memory of the backend, and which rows of it these are.
+  const float* stream = nullptr;
+  std::span<const int32_t> picked;
+  int64_t n_after = 0;  // slots taken after those of these rows
+  bool all() const { return begin == 0 && end == 0; }
+};
+
 // New tokens of one pot.
 struct BatchItem {
   Pot* pot = nullptr;
@@ -45,6 +55,8 @@ struct BatchItem {
   bool one_by_one = false;
   // Of an item that is alone in its batch: as Session::AppendOptions::between.
   const std::function<void()>* between = nullptr;
+  // Not all(): the item must be the only one in its batch, of a model that can pause there.
+  LayerPart part;
 };
 
 class Runner {
@@ -56,7 +68,8 @@ class Runner {
 
   // Takes slots and runs the model. Every pot must have room for its tokens (otherwise kOverBudget, nothing changed).
   // Returns hidden states after the final norm, [rows, n_embd], rows in item order, in memory of the backend; valid
-  // until the next call. With last_hidden_only, an item's earlier rows may be missing.
+  // until the next call. With last_hidden_only, an item's earlier rows may be missing. Of a part that ends before the
+  // last layer: the stream that leaves it.
   Result<const float*> Forward(std::span<const BatchItem> items, const TensorObserver* observer = nullptr);
   // Logits of n_rows hidden rows of n_embd floats, [n_rows, n_vocab], both in memory of the backend. REQUIRES: out has
   // room, n_rows <= max_rows.
@@ -70,6 +83,9 @@ class Runner {
   const RunnerShape& shape() const { return shape_; }
 
  private:
+  // Gathers the rows that enter a part.
+  void PickRows(const LayerPart& part, float* out);
+
   Model* model_ = nullptr;
   Backend* backend_ = nullptr;
   RunnerShape shape_;

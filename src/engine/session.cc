@@ -73,11 +73,13 @@ Result<std::unique_ptr<Session>> Session::Make(Model& model, Backend& backend, c
   parts.evidence = EvidenceSet(core.needs, options);
   parts.LayOut(model, backend, core.needs, core.plan, &out->space_);
   parts.ahead.LayOut(model.config().n_vocab, core.plan, &out->space_);
+  parts.late.LayOut(model, core.plan, &out->space_);
   if (core.plan.aside_slots > 0) parts.aside.LayOut(model, backend, &out->space_);
   if (options.watch_attention) parts.trace.LayOut(core.plan.pot, &out->space_);
   WEIR_RETURN_IF_ERROR(out->space_.status());
   parts.prediction.Use(&backend, core.runner.get());
   WEIR_RETURN_IF_ERROR(parts.ahead.Use(&core));
+  parts.late.Use(&core, &out->selector_, &parts.prediction);
   parts.aside.Use(&core);
   parts.evidence.Clear(core);
   out->selector_.Prepare();
@@ -179,6 +181,7 @@ Status Session::PutExcerpt(std::span<const SlotMeta> rows, const WriteSlots& wri
   const int64_t n = std::ssize(rows);
   if (n == 0) return Status();
   if (n > pot.n_free()) return OverBudget("an excerpt of {} tokens, where the pot has {} slots free", n, pot.n_free());
+  WEIR_RETURN_IF_ERROR(Settle());
   WEIR_RETURN_IF_ERROR(GrowExcerpt(n));
   StreamPlace& stream = core_.stream;
   for (int64_t done = 0; done < n;) {
@@ -210,6 +213,7 @@ Status Session::PutExcerpt(std::span<const SlotMeta> rows, const WriteSlots& wri
 
 Status Session::TakeBackExcerpt() {
   if (n_excerpt() == 0) return Status();
+  WEIR_RETURN_IF_ERROR(Settle());
   StreamPlace& stream = core_.stream;
   const SeqRange range = std::exchange(core_.excerpt, {});
   // Something that was read and is taken back before anything else is read leaves no trace in a state either.
@@ -228,11 +232,13 @@ Status Session::TakeBackExcerpt() {
   return status;
 }
 
-Status Session::ReadRows(const Chunk& call, const AppendOptions& options) {
+Status Session::ReadChunks(const Chunk& call, const AppendOptions& options, bool late, const AttentionWatch** watch) {
   for (int64_t done = 0; done < call.n;) {
     if (options.stop != nullptr && options.stop->load(std::memory_order_relaxed)) {
       return Cancelled("stopped after {} of {} tokens", done, call.n);
     }
+    const int64_t n_most = std::min<int64_t>(core_.plan.chunk_rows, call.n - done);
+    if (!parts_.late.HasRoom(n_most) || core_.n_free() < n_most) WEIR_RETURN_IF_ERROR(Settle());
     WEIR_ASSIGN_OR_RETURN(const int32_t n, reader_.MakeRoom(call.n - done));
     const Chunk chunk = PartOf(call, done, n, core_.model->config().row_width());
     BatchItem item = reader_.Begin(chunk);
@@ -241,17 +247,34 @@ Status Session::ReadRows(const Chunk& call, const AppendOptions& options) {
     item.last_hidden_only = options.nll == nullptr && parts_.evidence.demand().likelihoods == Normaliser::kNone;
     // Rows of a picture are in memory of an encoder that others may use.
     if (options.observer == nullptr && chunk.tokens != nullptr) item.between = options.between;
-    WEIR_ASSIGN_OR_RETURN(const float* hidden, parts_.ahead.Read(chunk, item, options.observer));
+    if (late) parts_.ahead.ReadElsewhere(chunk);
+    WEIR_ASSIGN_OR_RETURN(const float* hidden,
+                          late ? parts_.late.Read(item) : parts_.ahead.Read(chunk, item, options.observer));
     reader_.End(chunk, item, hidden, options.nll == nullptr ? nullptr : options.nll + done);
     parts_.prediction.Offer(parts_.ahead.logits());
-    if (item.watch != nullptr) WEIR_RETURN_IF_ERROR(parts_.trace.Attended(core_));
+    if (late) {
+      *watch = item.watch;
+    } else if (item.watch != nullptr) {
+      WEIR_RETURN_IF_ERROR(parts_.trace.Attended(core_));
+    }
     if (options.nll != nullptr) {
       WEIR_RETURN_IF_ERROR(core_.backend->status());  // a failed device leaves them as they were
     }
     done += n;
     if (options.progress) options.progress(done);
   }
-  return options.end_of_prompt ? selector_.EndPrompt() : Status();
+  return Status();
+}
+
+Status Session::ReadRows(const Chunk& call, const AppendOptions& options) {
+  const bool late = options.nll == nullptr && parts_.late.Takes(call);
+  if (!late) WEIR_RETURN_IF_ERROR(Settle());
+  const AttentionWatch* watch = nullptr;
+  WEIR_RETURN_IF_ERROR(ReadChunks(call, options, late, &watch));
+  if (!options.end_of_prompt) return Status();
+  WEIR_RETURN_IF_ERROR(parts_.late.Finish(true, watch));
+  if (watch != nullptr) WEIR_RETURN_IF_ERROR(parts_.trace.Attended(core_));
+  return selector_.EndPrompt();
 }
 
 Status Session::BeginRound(std::span<const int32_t> question, int64_t n_answer, int64_t n_read) {
@@ -263,7 +286,10 @@ Status Session::BeginRound(std::span<const int32_t> question, int64_t n_answer, 
     const int32_t n_slots = core_.n_slots();
     const int64_t wanted = std::ssize(question) - n_read + std::clamp<int64_t>(n_answer, 0, n_slots / 8);
     const int64_t most = std::min(n_slots / 2, n_slots - core_.stream.n_pinned - (core_.needs.min_slots - 1));
-    if (most > 0) WEIR_RETURN_IF_ERROR(selector_.MakeRoom(static_cast<int32_t>(std::min(wanted, most))));
+    if (const auto n = static_cast<int32_t>(std::min(wanted, most)); n > 0) {
+      if (core_.n_free() < n) WEIR_RETURN_IF_ERROR(Settle());
+      WEIR_RETURN_IF_ERROR(selector_.MakeRoom(n));
+    }
   }
   if (parts_.evidence.Age(core_)) rewind_.Forbid();
   return Status();
@@ -288,13 +314,18 @@ Status Session::AskAside(std::span<const int32_t> head, std::span<const std::vec
                          const Aside::Each& each, const std::atomic<bool>* stop) {
   WEIR_RETURN_IF_ERROR(reader_.CheckTokens(head));
   for (const std::vector<int32_t>& tail : tails) WEIR_RETURN_IF_ERROR(reader_.CheckTokens(tail));
+  WEIR_RETURN_IF_ERROR(Settle());
   parts_.ahead.Drop();  // its rows wait in slots and in memory that these rows take
   return parts_.aside.Ask(head, tails, each, stop);
 }
 
-Result<std::span<float>> Session::Logits() { return parts_.prediction.Logits(); }
+Result<std::span<float>> Session::Logits() {
+  WEIR_RETURN_IF_ERROR(Settle());
+  return parts_.prediction.Logits();
+}
 
 Status Session::MostLikely(std::span<int32_t> ids, std::span<float> values) {
+  WEIR_RETURN_IF_ERROR(Settle());
   return parts_.prediction.MostLikely(ids, values);
 }
 
@@ -308,6 +339,7 @@ void Session::StartAnew() {
   core_.stream = {};
   core_.excerpt = {};
   core_.n_question_left = 0;
+  parts_.late.Drop();
   parts_.evidence.Clear(core_);
   parts_.prediction.Clear();
   parts_.ahead.Restart();

@@ -124,15 +124,16 @@ class Session {
   // caller's memory. Save() into a vector replaces *out. Errors come from the sink or the device. Restore() reads its
   // source twice from the first byte. kInvalidArgument if the bytes do not come from such a session, which is then
   // unchanged. If the source fails during the second pass, the session is as new.
-  // An excerpt cannot be saved: kInvalidArgument until it was taken back.
+  // An excerpt cannot be saved: kInvalidArgument until it was taken back. If a prompt has not ended, none of its rows
+  // is left behind by FastV and similar policies: neither here nor in the session that continues.
   int64_t state_bytes() const;
-  Status Save(ByteSink& sink) const;
-  Status Save(std::vector<uint8_t>* out) const;
+  Status Save(ByteSink& sink);
+  Status Save(std::vector<uint8_t>* out);
   Status Restore(ByteSource& source);
   Status Restore(std::span<const uint8_t> bytes);
   // Copies the state of another session directly. kInvalidArgument if it has another model, backend, pot or policy;
   // this session is then unchanged. After a device error the session is as new.
-  Status CopyFrom(const Session& other);
+  Status CopyFrom(Session& other);
 
   // Asks aside: for every tail in turn, reads `head` and the tail on top of what the session holds, calls each(index of
   // the tail, logits of the token after it, [n_vocab], valid during the call) and removes them again. The stream has no
@@ -204,6 +205,10 @@ class Session {
   // An excerpt grows by n rows that are about to come.
   Status GrowExcerpt(int64_t n);
   Status ReadRows(const Chunk& call, const AppendOptions& options);
+  // Lets rows that wait for their prompt's end go on. Call before anything reads what the pot or the last row holds.
+  Status Settle() { return parts_.late.Finish(false); }
+  // Reads a call's chunks; those that wait are not settled.
+  Status ReadChunks(const Chunk& call, const AppendOptions& options, bool late, const AttentionWatch** watch);
   // Resets everything except the pot.
   void StartAnew();
   StateHeader HeaderNow() const;

@@ -107,6 +107,8 @@ SessionPlan PlanFor(const Model& model, const Backend& backend, const SessionOpt
   plan.pot_slots = n_slots;
   plan.excerpt_slots = ExcerptSlots(options, n_slots);
   plan.aside_slots = options.aside_slots;
+  // A prompt that fits the pot can wait as a whole.
+  if (LateRows::Suits(model, needs, options)) plan.late_rows = n_slots;
   if (apart) {
     // An excerpt's rows hide as many others from those that come after it, until it is taken back.
     plan.pot.windows.n_rows = static_cast<int32_t>(window_rows);
@@ -158,6 +160,13 @@ SessionPlan PlanFor(const Model& model, const Backend& backend, const SessionOpt
   }
   if (plan.draft.model != nullptr) {
     for (PlanItem& item : Drafter::Items(backend, plan.draft)) plan.items.push_back(std::move(item));
+  }
+  if (plan.late_rows > 0) {
+    BufferSpace late;
+    parts.late.LayOut(model, plan, &late);
+    plan.items.push_back({MemTag::kWorkspace, fmt::format("rows that wait for their prompt's end, {}", plan.late_rows),
+                          late.bytes(MemTag::kWorkspace)});
+    plan.items.push_back({MemTag::kMeta, "which of them go on", late.bytes(MemTag::kMeta)});
   }
   if (plan.aside_slots > 0) {
     BufferSpace aside;

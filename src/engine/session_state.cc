@@ -66,7 +66,7 @@ int64_t Session::state_bytes() const {
          int64_t{core_.model->config().n_embd} * 4 + core_.pot->state_bytes();
 }
 
-Status Session::Save(std::vector<uint8_t>* out) const {
+Status Session::Save(std::vector<uint8_t>* out) {
   out->clear();
   out->reserve(static_cast<size_t>(state_bytes()));
   VectorSink sink(out);
@@ -96,8 +96,9 @@ Session::StateHeader Session::HeaderNow() const {
   return h;
 }
 
-Status Session::Save(ByteSink& sink) const {
+Status Session::Save(ByteSink& sink) {
   if (n_excerpt() > 0) return InvalidArgument("an excerpt is in use: take it back before the session is saved");
+  WEIR_RETURN_IF_ERROR(Settle());
   core_.backend->Synchronise();
   const StateHeader h = HeaderNow();
   WEIR_RETURN_IF_ERROR(sink.Write(BytesOf(std::span(&h, 1))));
@@ -172,7 +173,7 @@ Status Session::Restore(ByteSource& source) {
   return Become(h, ids);
 }
 
-Status Session::CopyFrom(const Session& other) {
+Status Session::CopyFrom(Session& other) {
   const SessionCore& its = other.core_;
   if (core_.model != its.model || core_.backend != its.backend || core_.plan.probe_slots != its.plan.probe_slots ||
       core_.options.policy.text != its.options.policy.text) {
@@ -180,6 +181,7 @@ Status Session::CopyFrom(const Session& other) {
   }
   if (this == &other) return Status();
   if (other.n_excerpt() > 0) return InvalidArgument("an excerpt is in use: take it back before the session is copied");
+  WEIR_RETURN_IF_ERROR(other.Settle());
   WEIR_RETURN_IF_ERROR(core_.pot->CopyFrom(*its.pot));
   core_.backend->Synchronise();
   if (Status failed = core_.backend->status(); !failed.ok()) {
@@ -203,6 +205,7 @@ Status Session::Become(const StateHeader& h, std::span<const int32_t> ids) {
   std::ranges::copy(h.gaps, stream.gaps.begin());
   core_.excerpt = {};
   core_.n_question_left = 0;
+  parts_.late.Drop();
   EvidenceMemo& memo = core_.memo;
   memo.n_score_rows = h.n_score_rows;
   memo.n_unscored = h.n_unscored;

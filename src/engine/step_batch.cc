@@ -90,11 +90,13 @@ void StepBatch::Share(std::span<Step* const> steps) {
   for (Step* step : steps) {
     ChunkReader& reader = step->session->reader_;
     step->status = reader.CheckTokens({&step->token, 1});
+    if (step->status.ok()) step->status = step->session->Settle();
     if (step->status.ok()) step->status = reader.MakeRoom(1).status();
     if (!step->status.ok()) continue;
     reading.push_back(step);
-    step->session->parts_.ahead.ReadElsewhere(step->token);
-    items.push_back(reader.Begin(ChunkOf(*step)));
+    const Chunk chunk = ChunkOf(*step);
+    step->session->parts_.ahead.ReadElsewhere(chunk);
+    items.push_back(reader.Begin(chunk));
   }
   if (items.empty()) return;
   const auto hidden = runner_->Forward(items);

@@ -215,7 +215,9 @@ Status Attender::Plan(std::span<const BatchSegment> segments) {
         continue;
       }
       pos.resize(static_cast<size_t>(segment.n_rows));
-      for (int64_t i = 0; i < segment.n_rows; ++i) pos[i] = segment.first_seq + i;
+      for (int64_t i = 0; i < segment.n_rows; ++i) {
+        pos[i] = segment.has_slots ? segment.tokens[i].seq : segment.first_seq + i;
+      }
       for (int table = 0; table < (layout_.window_rope ? 2 : 1); ++table) {
         const int64_t half = ropes_[table].n_rot / 2;
         float* cos = Angles(table) + segment.first_row * half;
@@ -432,7 +434,8 @@ void Attender::Watch(int32_t pot_layer, const BatchSegment& segment, const Atten
 
 void Attender::SplitByModality(int32_t layer, const BatchSegment& segment, ColumnScoresArgs scores) {
   const int32_t group = segment.pot->shape().group_of(PotLayer(layer), 0);
-  const std::span<const SlotMeta> slots = segment.pot->meta(group);
+  std::span<const SlotMeta> slots = segment.pot->meta(group);
+  slots = slots.first(slots.size() - static_cast<size_t>(segment.n_after));  // that these rows see
   const std::span<float> kept = segment.pot->scores(group);
   const float* latest = segment.evidence->latest;
   backend_->Synchronise();

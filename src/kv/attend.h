@@ -129,15 +129,18 @@ struct BatchSegment {
   const std::vector<int32_t>* reads = nullptr;
   // REQUIRES: an Attender made with statistics, a layer whose heads hold the same slots, no reads.
   const AttentionWatch* watch = nullptr;
-  // Metadata of the rows, [n_rows], valid until Plan() returns, for layouts with two_way_pictures and for positions
-  // with three axes; for these under kAbs also how far the position of the first row, or of its picture, is behind its
-  // seq (pictures take fewer positions than rows).
+  // Metadata of the rows, [n_rows], valid until Plan() returns, for layouts with two_way_pictures, for positions with
+  // three axes, and for rows that left others behind (below); for three axes under kAbs also how far the position of
+  // the first row, or of its picture, is behind its seq (pictures take fewer positions than rows).
   const SlotMeta* tokens = nullptr;
   int64_t pos_shift = 0;
   int64_t video_time = 0;  // of a frame that continues a video: as StreamPositions()
   // Rows of the same pot in earlier and in later segments of the batch, which come before and after these in the
   // stream. Each segment sees what is before it. REQUIRES, if there are any: no three axes, no state.
   int64_t n_before = 0, n_after = 0;
+  // The rows' slots were taken in an earlier pass, and rows between them may be gone: under kAbs their positions are
+  // the tokens' seqs. REQUIRES: no windows. n_after counts the slots after theirs.
+  bool has_slots = false;
 };
 
 class Attender {

@@ -48,6 +48,10 @@ struct ForwardArgs {
   const int32_t* tokens = nullptr;    // [n_rows], or nullptr when embeddings are given
   const float* embeddings = nullptr;  // [n_rows, row_width()] in host memory: visual tokens
   int64_t n_rows = 0;
+  // Only layers [first_layer, end_layer); 0: to the last. Behind layer 0 `hidden` holds the stream that enters the
+  // first, and neither tokens nor embeddings are given; before the last layer it receives the stream that leaves the
+  // last of them. REQUIRES, if not all: Model::CanPause() of both ends.
+  int32_t first_layer = 0, end_layer = 0;
   float* hidden = nullptr;  // out: [n_rows, n_embd], after the final norm: the head's input
   // Rows before it need no hidden state, only their keys and values: a model may drop them after the last layer's
   // attention, and their output is undefined. 0 with an observer.
@@ -72,6 +76,8 @@ class Model {
   // Of more, in the host's memory whatever the backend.
   virtual int64_t HostWorkspaceBytes(int64_t /*max_rows*/) const { return 0; }
   virtual void Forward(const ForwardArgs& args) = 0;
+  // Whether rows may wait before this layer (above 0), with nothing but the stream between layers.
+  virtual bool CanPause(int32_t /*layer*/) const { return false; }
 
  protected:
   ModelConfig config_;

@@ -198,6 +198,7 @@ void PreNormDecoder::ScaleQueries(const int32_t* positions, int64_t n, int64_t q
 
 void PreNormDecoder::Forward(const ForwardArgs& args) {
   const AttentionLayout& a = config_.attention;
+  const int32_t stop = args.end_layer > 0 ? args.end_layer : config_.n_layers;
   int64_t n = args.n_rows;
   const int64_t n_embd = config_.n_embd, n_ff = config_.n_ff;
   const int64_t q_dim = static_cast<int64_t>(a.n_heads) * a.head_dim;
@@ -249,7 +250,7 @@ void PreNormDecoder::Forward(const ForwardArgs& args) {
     const float scale =
         options_.embedding_scale * (options_.scaled_embedding ? std::sqrt(static_cast<float>(n_embd)) : 1.0f);
     if (scale != 1) backend_.Scale({scale, x, x, n * n_embd});
-  } else {
+  } else if (args.embeddings != nullptr) {
     copy_part(0, x);
   }
   observe("embd", n_embd, x);
@@ -286,12 +287,12 @@ void PreNormDecoder::Forward(const ForwardArgs& args) {
 
   const auto end_layer = [&](int32_t l, const std::string& blk) {
     observe(blk + "out", n_embd, x);
-    if (l >= config_.n_deepstack || args.tokens != nullptr) return;
+    if (l >= config_.n_deepstack || args.embeddings == nullptr) return;
     copy_part(l + 1, norm);
     backend_.Add({x, norm, x, n * n_embd});
   };
 
-  for (int32_t l = 0; l < config_.n_layers; ++l) {
+  for (int32_t l = args.first_layer; l < stop; ++l) {
     const PreNormLayer& layer = layers_[l];
     const std::string blk = watched ? "blk." + std::to_string(l) + "." : std::string();
     if (options_.pre_norms) {
@@ -346,6 +347,7 @@ void PreNormDecoder::Forward(const ForwardArgs& args) {
                   blk + "ffn_post_norm");
     end_layer(l, blk);
   }
+  if (stop < config_.n_layers) return;
   normalise(output_norm_, b_output_norm_, x);
   observe("final_norm", n_embd, x);
 }

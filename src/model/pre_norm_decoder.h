@@ -79,6 +79,8 @@ class PreNormDecoder : public Model {
   int64_t WorkspaceBytes(int64_t max_rows) const override;
   int64_t HostWorkspaceBytes(int64_t max_rows) const override;
   void Forward(const ForwardArgs& args) override;
+  // The first layers add parts of a picture's rows.
+  bool CanPause(int32_t layer) const override { return layer >= config_.n_deepstack; }
 
   // Layers after which a picture's rows are added to the stream: `arch`.n_deepstack_layers, none if the file has no
   // such key. Call after LoadStandard().

@@ -21,8 +21,9 @@
 // - One keep-set a layer for text too (the paper: one a head), with sums over the mean of its query heads: image and
 //   text share the storage of the layer. T is held at the end of prompts and where the pot is full, not at every step.
 // - Rows of pictures have no vote; steps that read the core add nothing to the sums of text.
-// - P takes visual slots out of later layers, but their rows are still computed there while the prompt is read
-//   (docs/decisions/0010-prefill-reads-every-row.md).
+// - P's rows end behind layer 2 and are not computed in later layers, where a prompt's rows can wait
+//   (docs/decisions/0038-rows-wait-for-their-prompt.md); elsewhere they are, and leave those layers' slots when the
+//   prompt ends, as those of earlier pictures do.
 // - A full pot evicts, in this order, visual slots beyond S, text beyond T, visual slots beyond C, the rest by s and by
 //   sum. Slots read since the newest vote go last, text and pictures alike: nothing is known of them yet. Text gets the
 //   room that the core leaves, but not less than half. The paper's caches grow instead.
@@ -86,6 +87,10 @@ constexpr PolicyOptionInfo kOptions[] = {
      .max = 1 << 20,
      .integral = true,
      .help = "minimum tokens of that text to keep"},
+    TextOption("rows", "kept",
+               "kept: what P drops is not computed in later layers; all: it is, which costs time and saves the memory "
+               "of the rows that wait",
+               "kept|all"),
     TextOption("positions", "cache",
                "abs: positions in the stream, as published, which are limited to the trained context", "cache|abs"),
     kStepOption,
@@ -104,6 +109,7 @@ class AVl : public Policy {
         text_(options.Number("T")),
         heavy_(options.Number("heavy")),
         text_min_(options.Int("text_min")),
+        waits_(options.Text("rows") == "kept"),
         absolute_(options.Text("positions") == "abs"),
         step_(options.Int("step")) {}
 
@@ -114,6 +120,7 @@ class AVl : public Policy {
     needs.evidence.rows = EvidenceRows::kAll;
     needs.evidence.visual_latest = true;
     needs.trims_prompt = true;
+    needs.filter_layers = waits_ && filter_ < 1 ? kFilterLayer + 1 : 0;
     needs.read_every = core_ < stored_ ? every_ : 0;
     needs.min_slots = 2;
     needs.scratch_per_slot = 40;
@@ -151,6 +158,17 @@ class AVl : public Policy {
       const int32_t budget = TextBudget(view), n_heavy = RoundHalfUp(heavy_ * budget);
       TakeText(view, n_heavy, std::max(budget - n_heavy, view.n_unscored));
       picker_.Collect(&keeps[g]);
+    }
+  }
+
+  void SelectRows(const SlotView& view, KeepSet* keep) override {
+    const std::vector<int64_t> best = BestVisual(view.slots, {view.scores, {}}, Share(filter_, view));
+    keep->clear();
+    for (size_t s = 0; s < view.slots.size(); ++s) {
+      const SlotMeta& slot = view.slots[s];
+      const bool stays =
+          slot.modality == Modality::kText || slot.pinned || std::binary_search(best.begin(), best.end(), slot.seq);
+      if (stays) keep->push_back(static_cast<int32_t>(s));
     }
   }
 
@@ -249,7 +267,7 @@ class AVl : public Policy {
   const int32_t every_;
   const double filter_, text_, heavy_;
   const int32_t text_min_;
-  const bool absolute_;
+  const bool waits_, absolute_;
   const int32_t step_;
   SlotPicker picker_;
   std::vector<int32_t> prefix_, text_slots_, visual_, order_;

@@ -7,12 +7,15 @@
 //   s_j = mean over query heads of A[layer K - 1 (from 0), last row of the prompt, j]
 //   layers from K on keep text and the round((1 - R) N) visual slots of largest s; layers before it keep all
 //
-// One set for all later layers and heads, chosen at the end of a prompt. N visual tokens were read so far.
+// One set for all later layers and heads, chosen at the end of a prompt. N visual tokens were read so far. A prompt's
+// rows from its first picture on wait behind layer K, and those of dropped tokens are not computed there
+// (docs/decisions/0038-rows-wait-for-their-prompt.md).
 //
 // Differences:
-// - This is the variant with a cache: the published evaluation chooses again at every step. Rows of dropped tokens are
-//   still computed in later layers while the prompt is read (docs/decisions/0010-prefill-reads-every-row.md); what is
-//   saved is memory and the time of every later step.
+// - This is the variant with a cache: the published evaluation chooses again at every step.
+// - Rows go on through all layers where they cannot wait (rows=all, a pot that is full before the prompt ends, a prompt
+//   that is saved or asked for logits before it ends, models that do not pause). The dropped ones leave the later
+//   layers' slots when the prompt ends, as do those of earlier pictures.
 // - Every prompt ranks all visual tokens again, and a later layer keeps those that it still has: in a stream
 //   of rounds the pictures of earlier ones shrink on, below round((1 - R) N).
 // - Pinned slots stay beside the share.
@@ -43,6 +46,10 @@ constexpr PolicyOptionInfo kOptions[] = {
      .integral = false,
      .help = "share of the visual tokens that later layers drop",
      .tune = "0.25|0.5|0.75"},
+    TextOption("rows", "kept",
+               "kept: dropped tokens are not computed in later layers; all: they are, which costs time and saves the "
+               "memory of the rows that wait",
+               "kept|all"),
     TextOption("positions", "cache",
                "abs: positions in the stream, as published, which are limited to the trained context", "cache|abs"),
     kStepOption,
@@ -53,6 +60,7 @@ class FastV : public Policy {
   explicit FastV(const PolicyOptions& options)
       : first_(options.Int("K")),
         dropped_(options.Number("R")),
+        waits_(options.Text("rows") == "kept"),
         absolute_(options.Text("positions") == "abs"),
         step_(options.Int("step")) {}
 
@@ -62,6 +70,7 @@ class FastV : public Policy {
     needs.granularity = Granularity::kPerLayer;
     needs.evidence.rows = EvidenceRows::kLast;
     needs.trims_prompt = true;
+    needs.filter_layers = waits_ && dropped_ > 0 ? first_ : 0;
     needs.min_slots = 2;
     return needs;
   }
@@ -75,28 +84,32 @@ class FastV : public Policy {
   void SelectAfterPrompt(std::span<const SlotView> views, std::span<KeepSet> keeps) override {
     // Seqs of the visual tokens to keep; a layer with other tokens than the ranking layer keeps those that both have.
     std::vector<int64_t> best;
-    if (first_ < std::ssize(views)) {
-      const SlotView& ranked = views[first_ - 1];
-      // A long stream has seen more than any pot holds.
-      const auto n_stay = std::min((1 - dropped_) * static_cast<double>(ranked.n_seen_visual),
-                                   static_cast<double>(ranked.slots.size()));
-      best = BestVisual(ranked.slots, {ranked.scores, {}}, RoundHalfUp(n_stay));
-    }
-    for (size_t g = 0; g < views.size(); ++g) {
-      keeps[g].clear();
-      for (size_t s = 0; s < views[g].slots.size(); ++s) {
-        const SlotMeta& slot = views[g].slots[s];
-        const bool stays = static_cast<int32_t>(g) < first_ || slot.modality == Modality::kText || slot.pinned ||
-                           std::binary_search(best.begin(), best.end(), slot.seq);
-        if (stays) keeps[g].push_back(static_cast<int32_t>(s));
-      }
+    if (first_ < std::ssize(views)) best = Best(views[first_ - 1]);
+    for (size_t g = 0; g < views.size(); ++g) KeepThose(views[g], static_cast<int32_t>(g) < first_, best, &keeps[g]);
+  }
+  void SelectRows(const SlotView& view, KeepSet* keep) override { KeepThose(view, false, Best(view), keep); }
+
+ private:
+  // Seqs of the visual tokens that the last row attends to most.
+  std::vector<int64_t> Best(const SlotView& ranked) const {
+    // A long stream has seen more than any pot holds.
+    const auto n_stay =
+        std::min((1 - dropped_) * static_cast<double>(ranked.n_seen_visual), static_cast<double>(ranked.slots.size()));
+    return BestVisual(ranked.slots, {ranked.scores, {}}, RoundHalfUp(n_stay));
+  }
+  static void KeepThose(const SlotView& view, bool all, const std::vector<int64_t>& best, KeepSet* keep) {
+    keep->clear();
+    for (size_t s = 0; s < view.slots.size(); ++s) {
+      const SlotMeta& slot = view.slots[s];
+      const bool stays = all || slot.modality == Modality::kText || slot.pinned ||
+                         std::binary_search(best.begin(), best.end(), slot.seq);
+      if (stays) keep->push_back(static_cast<int32_t>(s));
     }
   }
 
- private:
   const int32_t first_;
   const double dropped_;
-  const bool absolute_;
+  const bool waits_, absolute_;
   const int32_t step_;
 };
 

@@ -44,6 +44,9 @@ struct PolicyNeeds {
   // K > 1: while an answer about pictures is written, only every K-th token reads all slots, the others those of
   // SelectRead(). The voting rows are then those that read all.
   int32_t read_every = 0;
+  // K > 0: rows of a prompt about pictures may end after the model's first K layers. Those that SelectRows() leaves out
+  // are neither computed nor stored behind them. Needs kPerLayer, and attention of a prompt's last row.
+  int32_t filter_layers = 0;
   int32_t scratch_per_slot = 20;  // working memory of Select() in bytes, per slot of a pot's largest group
 };
 
@@ -92,6 +95,11 @@ class Policy {
   // slots of views[i] to keep, strictly ascending, including every pinned one; any number of them, different for each
   // group. Pure.
   virtual void SelectAfterPrompt(std::span<const SlotView> views, std::span<KeepSet> keeps) {}
+
+  // PolicyNeeds::filter_layers: `view` is the last of those layers when a prompt's last row has passed it. The slots
+  // whose rows go on, strictly ascending, including every pinned one. Only those of the prompt's pictures are looked
+  // at: other rows, and the last one, always go on. Pure. SelectAfterPrompt() follows when they have.
+  virtual void SelectRows(const SlotView& view, KeepSet* keep) {}
 
   // PolicyNeeds::read_every: the slots that steps between two full ones read, strictly ascending. Pure. Slots that are
   // stored later are read too.

@@ -62,7 +62,7 @@ class BlockVectorsTest : public testing::TinyLlamaTest {
     const VectorShape::Head& of = shape.heads[static_cast<size_t>(head)];
     return {of.layer, of.head, of.dim};
   }
-  static std::vector<uint8_t> Saved(const Session& session) {
+  static std::vector<uint8_t> Saved(Session& session) {
     std::vector<uint8_t> out;
     EXPECT_TRUE(session.Save(&out).ok());
     return out;

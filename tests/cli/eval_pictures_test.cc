@@ -218,7 +218,8 @@ TEST_F(EvalPicturesTest, CatpRunsItsTable) {
   methods.erase("none");
   for (const char* name :
        {"catp:layers=all,weights=none,layer_weights=even", "catp:layers=all,weights=image,layer_weights=even",
-        "catp:layers=first,weights=none,layer_weights=even", "l2", "self_attention"}) {
+        "catp:layers=first,weights=none,layer_weights=even", "l2", "self_attention:cascade=off",
+        "self_attention:cascade=on"}) {
     EXPECT_EQ(methods[name], (std::set<double>{0.25, 0.5})) << name;
   }
   ExpectError(Command("catp", {"--data", file}), {"Q-Former"});

@@ -38,7 +38,7 @@ std::unique_ptr<Session> Make(Tiny& tiny, const std::string& policy, int32_t asi
   return *std::move(session);
 }
 
-std::vector<uint8_t> Bytes(const Session& session) {
+std::vector<uint8_t> Bytes(Session& session) {
   std::vector<uint8_t> out;
   EXPECT_TRUE(session.Save(&out).ok());
   return out;
@@ -61,7 +61,7 @@ std::vector<std::vector<float>> Asked(Session& session, const Question& question
 }
 
 // The same by way of an excerpt, which another session holds.
-std::vector<float> Expected(Session& other, const Session& session, const Question& question, size_t tail) {
+std::vector<float> Expected(Session& other, Session& session, const Question& question, size_t tail) {
   EXPECT_TRUE(other.CopyFrom(session).ok());
   Session::AppendOptions excerpt;
   excerpt.excerpt = true;

@@ -82,7 +82,7 @@ TEST(Pruners, NumbersThatAreNone) {
     picture.Add(SignalKind::kQueryCross, 0, 0, kQueries, cross);
     picture.Add(SignalKind::kQuerySelf, 0, 0, kQueries, self);
     picture.Add(SignalKind::kOutputs, 0, 0, kQueries, rows);
-    for (const char* spec : {"catp", "self_attention", "l2"}) {
+    for (const char* spec : {"catp", "self_attention", "self_attention:cascade=on", "l2"}) {
       SCOPED_TRACE(spec);
       const std::vector<double> importance = ImportanceOf(spec, picture);
       EXPECT_FALSE(std::all_of(importance.begin(), importance.end(), [](double x) { return std::isfinite(x); }));
@@ -115,7 +115,7 @@ TEST(Pruners, EqualTheReference) {
       // Votes are counts: without weights they are equal to the last one.
       const bool counts = text.starts_with("catp") && text.find("weights") == std::string::npos;
       for (size_t q = 0; q < importance.size(); ++q) {
-        EXPECT_NEAR(importance[q], entry.data[q], counts ? 0 : 1e-6 * entry.data[q]) << "query " << q;
+        EXPECT_NEAR(importance[q], entry.data[q], counts ? 0 : 1e-6 * std::abs(entry.data[q])) << "query " << q;
       }
     } else {
       KeepSet keep;
@@ -123,6 +123,7 @@ TEST(Pruners, EqualTheReference) {
       EXPECT_EQ(std::vector<float>(keep.begin(), keep.end()), entry.data);
     }
   }
+  EXPECT_EQ(checked["self_attention"], 6 + 10);
   EXPECT_EQ(checked.size(), AllPrunerInfos().size()) << "a pruner has no golden";
 }
 

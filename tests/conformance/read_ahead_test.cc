@@ -33,7 +33,7 @@ std::unique_ptr<Session> Make(Tiny& tiny, const std::string& policy, int32_t max
   return std::move(Session::Make(*tiny.model, *tiny.backend, OptionsOf(policy, max_guesses))).value();
 }
 
-std::vector<uint8_t> Bytes(const Session& session) {
+std::vector<uint8_t> Bytes(Session& session) {
   std::vector<uint8_t> out;
   EXPECT_TRUE(session.Save(&out).ok());
   return out;

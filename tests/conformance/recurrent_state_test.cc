@@ -37,7 +37,7 @@ class RecurrentStateTest : public ::testing::TestWithParam<const char*> {
     const auto logits = session.Logits();
     return {logits->begin(), logits->end()};
   }
-  std::vector<uint8_t> BytesOf(const Session& session) {
+  std::vector<uint8_t> BytesOf(Session& session) {
     std::vector<uint8_t> bytes;
     EXPECT_TRUE(session.Save(&bytes).ok());
     return bytes;

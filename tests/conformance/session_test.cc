@@ -163,7 +163,7 @@ TEST_F(SessionTest, ALargePotComesBackWhole) {
   ASSERT_TRUE(session->Save(&bytes).ok());
   ASSERT_TRUE(restored->Restore(bytes).ok());
   ASSERT_TRUE(copy->CopyFrom(*session).ok());
-  for (const Session* one : {restored.get(), copy.get()}) {
+  for (Session* one : {restored.get(), copy.get()}) {
     ASSERT_TRUE(one->Save(&again).ok());
     EXPECT_EQ(again, bytes);
     EXPECT_EQ(std::memcmp(one->pot().keys(1, 1), pot.keys(1, 1), n_bytes), 0);

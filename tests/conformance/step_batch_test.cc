@@ -39,7 +39,7 @@ int32_t Best(Session& session) {
   return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
 
-std::vector<uint8_t> Bytes(const Session& session) {
+std::vector<uint8_t> Bytes(Session& session) {
   std::vector<uint8_t> out;
   EXPECT_TRUE(session.Save(&out).ok());
   return out;

@@ -38,7 +38,7 @@ std::unique_ptr<Session> MakeSession(Tiny& tiny, const char* policy, int32_t pot
   return MakeSession(tiny, OptionsOf(policy, pot, windows_in_pot));
 }
 
-std::vector<uint8_t> BytesOf(const Session& session) {
+std::vector<uint8_t> BytesOf(Session& session) {
   std::vector<uint8_t> bytes;
   EXPECT_TRUE(session.Save(&bytes).ok());
   return bytes;

@@ -53,6 +53,23 @@ def catp(cross, layers, weights, by_map=lambda layer, p: 1):
     return sum(weight * vote.sum(axis=1) for weight, vote in votes)
 
 
+def cascade(own, share):
+    """SpAtten's token pruning: after every layer but the last the least important drop out, for good, and what is left
+    shares out the attention. Importance is summed over layers. Those that dropped out rank by when they did."""
+    left = np.arange(N_QUERIES)
+    sums = np.zeros(N_QUERIES)
+    for layer in range(N_SELF):
+        for head in range(N_HEADS):
+            p = own[layer, head].astype(np.float64)[np.ix_(left, left)]
+            sums[left] += (p / p.sum(axis=1, keepdims=True)).sum(axis=0)
+        if layer + 1 < N_SELF:
+            n = max(1, int(np.floor(N_QUERIES * share ** ((layer + 1) / N_SELF) + 0.5)))
+            stay = np.array(sorted(sorted(left, key=lambda q: (-sums[q], q))[:n]))
+            sums[np.setdiff1d(left, stay)] = layer - N_SELF
+            left = stay
+    return sums
+
+
 def kept(importance, share):
     """Round half up, at least one; among equals the first."""
     n = max(1, int(np.floor(len(importance) * share + 0.5)))
@@ -88,10 +105,15 @@ def main():
     entries = {"mass": mass.reshape(1, -1), "outputs": outputs}
     entries.update({f"cross.{layer}.{head}": p for (layer, head), p in cross.items()})
     entries.update({f"self.{layer}.{head}": p for (layer, head), p in own.items()})
+    shares = (0.5, 0.25, 0.125, 0.01, 0.3)
     for name, importance in results.items():
         entries[f"importance.{name}"] = column(importance)
-        for share in (0.5, 0.25, 0.125, 0.01, 0.3):
+        for share in shares:
             entries[f"kept.{name}{',' if ':' in name else ':'}keep={share}"] = column(kept(importance, share))
+    for share in shares:
+        name, importance = f"self_attention:cascade=on,keep={share}", cascade(own, share)
+        entries[f"importance.{name}"] = column(importance)
+        entries[f"kept.{name}"] = column(kept(importance, share))
     total = N_CROSS * N_HEADS * N_IMAGE * N_QUERIES * (N_QUERIES - 1) // 2
     assert results["catp:layers=all"].sum() == total, "every vote gives the same number of points"
     args.out.mkdir(parents=True, exist_ok=True)

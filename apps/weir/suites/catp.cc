@@ -18,7 +18,7 @@ Result<std::vector<PruneRun>> CatpRuns(const Encoder& encoder, const std::vector
   }
   std::vector<std::string> methods = {"catp:layers=all", "catp:layers=all,weights=image", "catp:layers=first"};
   for (int32_t layer = 1; layer < n_layers; ++layer) methods.push_back(fmt::format("catp:layers={}", layer));
-  methods.insert(methods.end(), {"l2", "self_attention"});
+  methods.insert(methods.end(), {"l2", "self_attention", "self_attention:cascade=on"});
   std::vector<std::string> list = {"none"};
   for (const std::string& method : methods) {
     for (const double keep : keeps) {

@@ -6,6 +6,7 @@
 #include "engine/evidence/evidence.h"
 #include "engine/session/aside.h"
 #include "engine/session/chunk_reader.h"
+#include "engine/session/late_rows.h"
 #include "engine/session/partial_reads.h"
 #include "engine/session/prediction.h"
 #include "engine/session/read_ahead.h"
@@ -19,11 +20,13 @@ struct SessionParts {
   EvidenceSet evidence;
   Prediction prediction;
   ReadAhead ahead;
+  LateRows late;
   Aside aside;
   SessionTrace trace;
 
   // Lays out everything that the plan counts as metadata, workspace and logits of these parts; `plan` has pot and
-  // runner. Laid out separately: what is read ahead or asked aside, and a trace that watches attention.
+  // runner. Laid out separately: what is read ahead or asked aside, rows that wait, and a trace that watches
+  // attention.
   void LayOut(const Model& model, const Backend& backend, const PolicyNeeds& needs, const SessionPlan& plan,
               BufferSpace* space) {
     prediction.LayOut(model, backend, plan.runner.max_rows, space);

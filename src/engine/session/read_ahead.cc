@@ -83,9 +83,15 @@ bool ReadAhead::Holds(int32_t token) const {
          core_->stream.n_selections == at_selection_;
 }
 
-void ReadAhead::ReadElsewhere(int32_t token) {
+void ReadAhead::Follow(const Chunk& chunk) {
+  if (chunk.tokens != nullptr) return Follow({chunk.tokens, static_cast<size_t>(chunk.n)});
+  const int32_t no_token = -1;
+  Follow({&no_token, 1});
+}
+
+void ReadAhead::ReadElsewhere(const Chunk& chunk) {
   if (!enabled()) return;
-  Follow({&token, 1});
+  Follow(chunk);
   Drop();
   step_began_.reset();
 }
@@ -145,12 +151,7 @@ Result<std::span<const int32_t>> ReadAhead::FindGuess(int64_t most) {
 
 Result<const float*> ReadAhead::Read(const Chunk& chunk, const BatchItem& item, const TensorObserver* observer) {
   if (!enabled()) return core_->runner->Forward({&item, 1}, observer);
-  if (chunk.tokens != nullptr) {
-    Follow({chunk.tokens, static_cast<size_t>(chunk.n)});
-  } else {
-    const int32_t no_token = -1;
-    Follow({&no_token, 1});
-  }
+  Follow(chunk);
   if (const int64_t row = RowOf(chunk, item); row > 0) {
     WEIR_RETURN_IF_ERROR(item.pot->BeginAppend(item.tokens));
     ++taken_;

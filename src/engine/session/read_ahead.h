@@ -86,8 +86,8 @@ class ReadAhead {
   const float* logits() const { return logits_now_; }
   // Whether the next token, if it is this one, was read already.
   bool Holds(int32_t token) const;
-  // Another runner reads a token of an answer into the pot.
-  void ReadElsewhere(int32_t token);
+  // Something else reads a chunk into the pot.
+  void ReadElsewhere(const Chunk& chunk);
   // Forgets what was read ahead.
   void Drop();
   // The stream is another one: what the pot holds of it is known.
@@ -104,6 +104,7 @@ class ReadAhead {
   int64_t RowOf(const Chunk& chunk, const BatchItem& item) const;
   // Learns what the stream has read.
   void Follow(std::span<const int32_t> tokens);
+  void Follow(const Chunk& chunk);
   // What to read after the newest token, at most `most` tokens. Sets step_.
   Result<std::span<const int32_t>> FindGuess(int64_t most);
   // Reads a token together with guesses.

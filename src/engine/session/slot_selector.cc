@@ -2,6 +2,7 @@
 #include "engine/session/slot_selector.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace weir {
 
@@ -59,6 +60,31 @@ Status SlotSelector::TrimPrompt() {
   bool all_stay = true;
   for (size_t group = 0; group < views_.size(); ++group) all_stay &= keeps_[group].size() == views_[group].slots.size();
   return all_stay ? Status() : KeepOnly(core_.pot->n_used(), "end of prompt");
+}
+
+Status SlotSelector::DropRows(std::vector<int32_t>* rows) {
+  FillViews();
+  const auto n_layers = static_cast<size_t>(core_.needs.filter_layers);
+  const SlotView& ranked = views_[n_layers - 1];
+  KeepSet& best = keeps_[n_layers - 1];
+  core_.policy->SelectRows(ranked, &best);
+  WEIR_RETURN_IF_ERROR(core_.pot->CheckKeep(ranked.group, best));
+  const size_t n_waiting = rows->size(), n_older = ranked.slots.size() - n_waiting;
+  std::erase_if(*rows, [&](int32_t row) {
+    const size_t slot = n_older + static_cast<size_t>(row);
+    return ranked.slots[slot].modality != Modality::kText && slot + 1 < ranked.slots.size() &&
+           !std::ranges::binary_search(best, static_cast<int32_t>(slot));
+  });
+  if (rows->size() == n_waiting) return Status();
+  for (size_t group = 0; group < views_.size(); ++group) {
+    KeepSet& keep = keeps_[group];
+    const bool drops = group >= n_layers;
+    const size_t n_slots = views_[group].slots.size(), n_stay = drops ? n_slots - n_waiting : n_slots;
+    keep.resize(n_stay);
+    std::iota(keep.begin(), keep.end(), 0);
+    for (size_t i = 0; drops && i < rows->size(); ++i) keep.push_back(static_cast<int32_t>(n_stay) + (*rows)[i]);
+  }
+  return KeepOnly(core_.pot->n_used(), "rows that end");
 }
 
 void SlotSelector::SelectRead(std::span<KeepSet> reads) {

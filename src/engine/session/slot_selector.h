@@ -30,6 +30,9 @@ class SlotSelector {
   Status MakeRoom(int32_t n_coming);
   // Call after a whole prompt was read. Evicts what the policy drops at that point.
   Status EndPrompt();
+  // Lets the policy choose which of the newest rows of a prompt go on behind PolicyNeeds::filter_layers, and drops the
+  // others from the layers there. rows: 0 to n - 1, of those that wait; receives those that go on, whatever the status.
+  Status DropRows(std::vector<int32_t>* rows);
   // Removes an excerpt from every group, pinned as it is.
   Status TakeBack(SeqRange excerpt);
   // For steps that read a part of the pot (PolicyNeeds::read_every): asks the policy which slots of each group the next
