@@ -9,12 +9,12 @@
 namespace weir::WEIR_GPU {
 namespace {
 
-// Rotates and scales the queries of KV heads [kv_begin, kv_begin + the grid's height). Block (row of the segment, KV
-// head).
+// Rotates and scales the queries of a call's heads. Block (row of the segment, query head).
 struct QueryCall {
   const float* q = nullptr;
   int64_t q_stride = 0;
-  float* to = nullptr;             // the segment's rows of scratch
+  float* to = nullptr;  // the segment's rows of scratch: floats, or if this is nullptr halves
+  uint16_t* to_halves = nullptr;
   const float* row_cos = nullptr;  // rows of the segment; nullptr: the positions are slots
   const float* row_sin = nullptr;
   Angles angles;
@@ -23,12 +23,11 @@ struct QueryCall {
 };
 
 WEIR_KERNEL void PrepareQueries(QueryCall call, SegmentHeads heads) {
-  const int64_t i = BlockIdx();
-  const int n_pairs = call.angles.n_pairs, kv = BlockIdxY();
-  for (int at = ThreadIdx(); at < call.group * call.dim; at += NumThreads()) {
-    const int e = at % call.dim;
-    const int64_t from = static_cast<int64_t>(call.kv_begin + kv) * call.group * call.dim + at;
-    const float* vector = call.q + i * call.q_stride + from - e;
+  const int64_t i = BlockIdx(), h = call.kv_begin * call.group + BlockIdxY();
+  const int n_pairs = call.angles.n_pairs;
+  const float* vector = call.q + i * call.q_stride + h * call.dim;
+  const int64_t to = (i * call.n_heads + h) * call.dim;
+  for (int e = ThreadIdx(); e < call.dim; e += NumThreads()) {
     float value = vector[e];
     if (e < 2 * n_pairs) {
       const int p = e < n_pairs ? e : e - n_pairs;
@@ -37,20 +36,23 @@ WEIR_KERNEL void PrepareQueries(QueryCall call, SegmentHeads heads) {
         c = call.row_cos[i * n_pairs + p] * call.angles.magnitude;
         s = call.row_sin[i * n_pairs + p] * call.angles.magnitude;
       } else {
-        AngleAt(call.angles, heads.head[kv].n_slots - call.n_rows + i, p, &c, &s);
+        AngleAt(call.angles, heads.head[BlockIdxY() / call.group].n_slots - call.n_rows + i, p, &c, &s);
       }
-      value = e < n_pairs ? vector[p] * c - vector[p + n_pairs] * s : vector[p + n_pairs] * c + vector[p] * s;
+      value = e < n_pairs ? value * c - vector[p + n_pairs] * s : value * c + vector[p] * s;
     }
-    call.to[i * call.n_heads * call.dim + from] = value * call.scale;
+    if (call.to != nullptr) {
+      call.to[to + e] = value * call.scale;
+    } else {
+      call.to_halves[to + e] = FloatToHalf(value * call.scale);
+    }
   }
 }
 
 // Block (row, query head): combines the splits.
-WEIR_KERNEL void CombineSplits(AttentionCall call, int32_t first_head) {
-  const int64_t row = call.row_begin + BlockIdx(), h = first_head + BlockIdxY();
-  const int64_t vector = row * call.n_heads + h,
-                stride = static_cast<int64_t>(call.n_rows) * call.n_heads * (call.dim + 2);
-  const float* partial = call.partial + vector * (call.dim + 2);
+WEIR_KERNEL void CombineSplits(AttentionCall call) {
+  const int64_t row = call.row_begin + BlockIdx(), h = call.kv_begin * call.group + BlockIdxY();
+  const float* partial = PartialOf(call, 0, static_cast<int>(row), BlockIdxY());
+  const int64_t stride = PartialOf(call, 1, static_cast<int>(row), BlockIdxY()) - partial;
   auto* factors = reinterpret_cast<float*>(SharedMemory());  // [n_splits]
   // Every warp finds the maximum and the sum; the first one keeps the factors.
   float max = -INFINITY, sum = 0;
@@ -62,12 +64,12 @@ WEIR_KERNEL void CombineSplits(AttentionCall call, int32_t first_head) {
     if (WarpIdx() == 0) factors[s] = factor;
   }
   sum = WarpSum(sum);
-  if (ThreadIdx() == 0) call.lse[vector] = max + logf(sum);
+  if (ThreadIdx() == 0) call.lse[row * call.n_heads + h] = max + logf(sum);
   if (call.out == nullptr) return;
   Barrier();
   for (int e = ThreadIdx(); e < call.dim; e += NumThreads()) {
     float mix = 0;
-    WEIR_UNROLL_BY_4
+    WEIR_UNROLL_BY(8)
     for (int s = 0; s < call.n_splits; ++s) mix = fmaf(partial[s * stride + e], factors[s], mix);
     call.out[row * call.out_stride + h * call.dim + e] = mix / sum;
   }
@@ -150,7 +152,6 @@ SegmentHeads HeadsOf(Device& device, const AttentionArgs& args, const AttentionS
 
 AttentionCall CallOf(const AttentionArgs& args, const AttentionSegment& segment, const AttentionScratch& scratch) {
   AttentionCall call;
-  call.q = scratch.q + segment.first_row * args.n_heads * args.head_dim;
   call.lse = scratch.lse + segment.first_row * args.n_heads;
   call.out = args.out != nullptr ? args.out + segment.first_row * args.out_stride : nullptr;
   call.out_stride = args.out_stride;
@@ -180,7 +181,7 @@ void Attend(Device& device, const AttentionArgs& args, const AttentionSegment& s
   QueryCall query;
   query.q = args.q + segment.first_row * args.q_stride;
   query.q_stride = args.q_stride;
-  query.to = scratch.q + segment.first_row * args.n_heads * args.head_dim;
+  const int64_t first_q = segment.first_row * args.n_heads * args.head_dim;
   query.angles = AnglesOf(args.rope);
   if (args.keys_rotated && query.angles.n_pairs > 0) {
     query.row_cos = device.Mine(args.row_cos) + segment.first_row * query.angles.n_pairs;
@@ -193,18 +194,24 @@ void Attend(Device& device, const AttentionArgs& args, const AttentionSegment& s
   query.scale = args.scale;
   const bool many = args.k_type != DType::kF32 && args.v_type != DType::kF32 &&
                     HasAttendMany(row_end - row_begin, call.group, call.dim);
+  if (many) {
+    call.half_q = query.to_halves = reinterpret_cast<uint16_t*>(scratch.q) + first_q;
+  } else {
+    call.q = query.to = scratch.q + first_q;
+  }
   const int64_t at_once = many ? std::min<int64_t>(kHeadsALaunch, scratch.halves_heads) : kHeadsALaunch;
   for (int64_t kv = 0; kv < args.n_kv_heads; kv += at_once) {
     const int64_t n = std::min(at_once, args.n_kv_heads - kv);
     const SegmentHeads heads = HeadsOf(device, args, segment, kv, n);
     query.kv_begin = call.kv_begin = static_cast<int32_t>(kv);
+    call.n_kv = static_cast<int32_t>(n);
     // If positions are not slots, nothing here changes from token to token.
-    device.Launch(PrepareQueries, Grid{segment.n_rows, n}, kAttentionThreads, 0, query,
+    device.Launch(PrepareQueries, Grid{segment.n_rows, n * call.group}, kAttentionThreads, 0, query,
                   query.row_cos == nullptr ? heads : SegmentHeads());
     if (many) {
-      const SegmentHeads halves = HalvesOf(device, call, heads, n, scratch);
-      AttendManyRows(device, call, halves, n);
-      if (scores != nullptr) ScoreManyRows(device, call, halves, n, *scores, scratch);
+      const SegmentHeads halves = HalvesOf(device, call, heads, scratch);
+      AttendManyRows(device, call, halves);
+      if (scores != nullptr) ScoreManyRows(device, call, halves, *scores, scratch);
       continue;
     }
     // Rows that vote leave their scores, as many at once as there is memory for.
@@ -216,9 +223,9 @@ void Attend(Device& device, const AttentionArgs& args, const AttentionSegment& s
       call.row_begin = static_cast<int32_t>(row);
       call.row_end = static_cast<int32_t>(end);
       call.z = votes ? scratch.z : nullptr;
-      call.z_stride = scratch.max_slots;
-      AttendFewRows(device, call, heads, n);
-      if (votes) ScoreFewRows(device, call, heads, n, *scores, scratch);
+      call.z_stride = votes ? scratch.max_slots : 0;
+      AttendFewRows(device, call, heads);
+      if (votes) ScoreFewRows(device, call, heads, *scores, scratch);
       row = end;
     }
   }
@@ -228,15 +235,25 @@ void Attend(Device& device, const AttentionArgs& args, const AttentionSegment& s
 }  // namespace
 
 int32_t Splits(const AttentionCall& call, int64_t n_blocks, int64_t wanted, int64_t n_slots, int64_t least_slots) {
-  const int64_t n_vectors = static_cast<int64_t>(call.n_rows) * call.n_heads;
+  const int64_t n_vectors = static_cast<int64_t>(call.row_end - call.row_begin) * call.n_kv * call.group;
   const int64_t most = std::min({kMaxSplits, AttentionScratch::kPartialRows / n_vectors, Blocks(n_slots, least_slots)});
   return static_cast<int32_t>(std::max<int64_t>(1, std::min(wanted / n_blocks, most)));
 }
 
-void Combine(Device& device, const AttentionCall& call, int64_t n_heads) {
+void Combine(Device& device, AttentionCall call) {
   if (call.n_splits == 1) return;
-  device.Launch(CombineSplits, Grid{call.row_end - call.row_begin, n_heads * call.group}, kAttentionThreads,
-                kMaxSplits * 4, call, call.kv_begin * call.group);
+  call.z = nullptr, call.z_stride = 0;  // it does not change with them
+  device.Launch(CombineSplits, Grid{call.row_end - call.row_begin, call.n_kv * call.group}, kAttentionThreads,
+                kMaxSplits * 4, call);
+}
+
+int64_t MostSlots(const AttentionCall& call, const SegmentHeads& heads) {
+  int64_t most = 0;
+  for (int32_t i = 0; i < call.n_kv; ++i) {
+    const HeadSlots& head = heads.head[i];
+    most = std::max<int64_t>(most, head.selected != nullptr ? head.n_selected : head.n_slots);
+  }
+  return most;
 }
 
 int64_t AttentionScratchBytes(const AttentionShape& shape) { return ScratchOver(nullptr, shape, false).bytes; }

@@ -41,17 +41,19 @@ struct SegmentHeads {
 
 // One segment's rows over some of its KV heads.
 struct AttentionCall {
-  const float* q = nullptr;  // [n_rows, n_heads, dim] of the segment, rotated and scaled
+  // [n_rows, n_heads, dim] of the segment, rotated and scaled: floats, or halves for many rows
+  const float* q = nullptr;
+  const uint16_t* half_q = nullptr;
   float* lse = nullptr;      // [n_rows, n_heads]: log of the sum of exponentials
   float* out = nullptr;      // [n_rows, n_heads, dim], rows out_stride apart; nullptr: lse alone
   int64_t out_stride = 0;
-  float* partial = nullptr;  // [n_splits, n_rows, n_heads, dim + 2], when n_splits > 1
+  float* partial = nullptr;  // [n_splits, rows of the call, heads of the call, dim + 2], when n_splits > 1
   float* z = nullptr;        // [row_end - row_begin, n_heads, z_stride]: few queries leave their scores; nullptr: not
   int64_t z_stride = 0;
   int32_t n_splits = 1;
   int32_t n_rows = 0, n_heads = 0, group = 0, dim = 0;  // group: query heads of a KV head
   int32_t row_begin = 0, row_end = 0;                   // rows that attend or vote
-  int32_t kv_begin = 0;                                 // KV head of head[0]
+  int32_t kv_begin = 0, n_kv = 0;                       // KV heads of the call
   bool two_way = false;
   DType k_type = DType::kF16, v_type = DType::kF16;
   int64_t k_slot_bytes = 0, v_slot_bytes = 0;
@@ -67,7 +69,7 @@ struct AttentionScratch {
   static constexpr int64_t kScoreBytes = int64_t{4} << 20;   // unless one row's are more
 
   float* partial = nullptr;    // kPartialRows vectors of dim + 2
-  float* q = nullptr;          // [rows, n_heads, dim], rows of the call
+  float* q = nullptr;          // [rows, n_heads, dim], rows of the call; halves take the first half
   float* lse = nullptr;        // [rows, n_heads]
   uint16_t* halves = nullptr;  // [halves_heads, 2, max_slots, dim]: keys and values of so many heads at once
   int64_t halves_heads = 0;
@@ -80,28 +82,41 @@ struct AttentionScratch {
   int64_t bytes = 0;
 };
 
-// Few queries: of at most this many rows, if `call` has z.
-void AttendFewRows(Device& device, AttentionCall call, const SegmentHeads& heads, int64_t n_heads);
+// Few queries, and their scores if `call` has z.
+void AttendFewRows(Device& device, AttentionCall call, const SegmentHeads& heads);
 // Many rows: whether calls of this shape qualify; keys and values as halves; the call, over them.
 bool HasAttendMany(int64_t n_rows, int64_t group, int64_t dim);
-SegmentHeads HalvesOf(Device& device, const AttentionCall& call, const SegmentHeads& heads, int64_t n_heads,
+SegmentHeads HalvesOf(Device& device, const AttentionCall& call, const SegmentHeads& heads,
                       const AttentionScratch& scratch);
-void AttendManyRows(Device& device, AttentionCall call, const SegmentHeads& halves, int64_t n_heads);
+void AttendManyRows(Device& device, AttentionCall call, const SegmentHeads& halves);
+// Slots of the longest head, of lists if there are any.
+int64_t MostSlots(const AttentionCall& call, const SegmentHeads& heads);
 // Blocks among which a head's slots are shared out, if `n_blocks` share `wanted` without it.
 int32_t Splits(const AttentionCall& call, int64_t n_blocks, int64_t wanted, int64_t n_slots, int64_t least_slots);
-void Combine(Device& device, const AttentionCall& call, int64_t n_heads);
+void Combine(Device& device, AttentionCall call);
 inline constexpr int64_t kMaxSplits = 128;
 
 // Statistics of some KV heads: of the scores that a call left, of which `first` and `last` of the declared rows; of all
 // declared rows over halves; and, if heads are reduced over the layer, of what either left for them.
-void ScoreFewRows(Device& device, const AttentionCall& call, const SegmentHeads& heads, int64_t n_heads,
-                  const ColumnScoresArgs& args, const AttentionScratch& scratch);
-void ScoreManyRows(Device& device, const AttentionCall& call, const SegmentHeads& halves, int64_t n_heads,
-                   const ColumnScoresArgs& args, const AttentionScratch& scratch);
+void ScoreFewRows(Device& device, const AttentionCall& call, const SegmentHeads& heads, const ColumnScoresArgs& args,
+                  const AttentionScratch& scratch);
+void ScoreManyRows(Device& device, const AttentionCall& call, const SegmentHeads& halves, const ColumnScoresArgs& args,
+                   const AttentionScratch& scratch);
 void ScoreAllHeads(Device& device, const ColumnScoresArgs& args, const AttentionScratch& scratch);
 
 inline constexpr int kAttentionThreads = 128;
 inline constexpr float kLog2OfE = 1.44269504088896340736f;
+
+// Rotates kN pairs.
+template <int kN>
+WEIR_DEVICE void RotatePairs(const float cosine[kN], const float sine[kN], float x0[kN], float x1[kN]) {
+  WEIR_UNROLL
+  for (int i = 0; i < kN; ++i) {
+    const float a = x0[i], b = x1[i];
+    x0[i] = fmaf(a, cosine[i], -(b * sine[i]));
+    x1[i] = fmaf(b, cosine[i], a * sine[i]);
+  }
+}
 
 // Elements p .. p + kN of a key and those n_pairs further, rotated. kN is 1 or 8, aligned as in SlotElements().
 template <int kN>
@@ -111,12 +126,13 @@ WEIR_DEVICE void RotatedPairs(const AttentionCall& call, const uint8_t* key, int
   SlotElements<kN>(call.k_type, key, p + call.keys.n_pairs, x1);
   float cosine[kN], sine[kN];
   AnglesAt<kN>(call.keys, slot, p, cosine, sine);
-  WEIR_UNROLL
-  for (int i = 0; i < kN; ++i) {
-    const float a = x0[i], b = x1[i];
-    x0[i] = fmaf(a, cosine[i], -(b * sine[i]));
-    x1[i] = fmaf(b, cosine[i], a * sine[i]);
-  }
+  RotatePairs<kN>(cosine, sine, x0, x1);
+}
+
+// What a split has found for a row and a query head of the call's: its sum of weighted values, maximum and sum.
+WEIR_DEVICE float* PartialOf(const AttentionCall& call, int split, int row, int head) {
+  const int64_t rows = static_cast<int64_t>(split) * (call.row_end - call.row_begin) + row - call.row_begin;
+  return call.partial + (rows * call.n_kv * call.group + head) * (call.dim + 2);
 }
 
 // A score as softmax takes it.

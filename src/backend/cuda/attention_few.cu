@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention of few queries in F32, bound by how fast slots arrive: a block has up to eight queries of one KV head and
-// copies slots as they are stored, a tile ahead, to shared memory. Every loaded, decoded and rotated key serves all of
-// its queries.
+// Attention of few queries in F32: a block has up to four queries of one KV head and copies slots as they are stored, a
+// tile ahead, to shared memory. Every loaded, decoded and rotated key serves all of its queries.
+//
+// Keys of consecutive slots are rotated in two steps (ops/rope.h): slot s by R(s - s % kRopeTile) R(s % kRopeTile). A
+// tile's slots share the first factor, by whose inverse the queries are rotated instead, once a tile.
 #include <algorithm>
 #include <bit>
 
@@ -11,9 +13,11 @@ namespace weir::WEIR_GPU {
 namespace {
 
 constexpr int kThreads = kAttentionThreads, kWarps = kThreads / kWarp;
-constexpr int kTile = kWarp;                  // slots, at most
-constexpr int kSlotsOfWarp = kTile / kWarps;  // of a tile: each has kParts lanes, neighbours have neighbouring slots
-constexpr int kParts = kWarp / kSlotsOfWarp;
+constexpr int kTile = kWarp;  // slots, at most: a lane each where weights are made
+static_assert(kTile == kRopeTile);
+// For scores a warp has eight of a tile's slots, eight lanes four of them: lane l has slots l % 4 and l % 4 + 4.
+constexpr int kParts = 8, kKeys = 2, kSlotsOfWarp = kTile / kWarps;
+constexpr int kN = 8;  // elements of a thread's sum of values
 
 // How slots are copied to shared memory: in units of 16, 8, 4 or 2 bytes, 2^log2_lanes threads a slot.
 struct SlotCopy {
@@ -21,29 +25,34 @@ struct SlotCopy {
 };
 struct FewCall {
   SlotCopy k, v;
-  int32_t tile = 0;       // slots copied at once
-  bool aligned = false;   // elements are processed eight at a time
-  int32_t parts = 1;      // of a tile's slots whose values different threads add
-  int32_t stage_bytes() const { return tile * (k.pitch + v.pitch); }
+  int32_t tile = 0;      // slots copied at once
+  bool aligned = false;  // elements are loaded eight at a time
+  int32_t threads = 0;   // of a slot's values
+  int32_t parts = 1;     // of a tile's slots whose values different threads add
 };
 
-// Shared memory: two tiles as stored, the queries, their running outputs, a tile's scores and weights, the queries'
-// statistics and the slots they see.
+// Shared memory: two tiles as stored, later the threads' sums; the queries as they are and rotated for a tile; a tile's
+// scores and weights; the queries' statistics and the slots they see.
 struct FewMemory {
   uint8_t* stage;
-  float *q, *mix, *z, *weights, *max, *sum, *factor;
+  float *own, *q, *z, *weights, *max, *sum, *factor;
   int32_t *first, *last;
 };
-constexpr int64_t FewBytes(int64_t stage_bytes, int64_t queries, int64_t dim, int64_t parts) {
-  return 2 * stage_bytes + 4 * queries * ((1 + parts) * dim + 2 * kTile + 5);
+WEIR_BOTH constexpr int StageBytes(const FewCall& few) { return few.tile * (few.k.pitch + few.v.pitch); }
+WEIR_BOTH constexpr int StagesBytes(const FewCall& few, int queries, int dim) {
+  const int sums = (4 * queries * few.parts * dim + 15) / 16 * 16;
+  return 2 * StageBytes(few) > sums ? 2 * StageBytes(few) : sums;
+}
+constexpr int64_t FewBytes(const FewCall& few, int queries, int dim) {
+  return StagesBytes(few, queries, dim) + 4 * queries * (2 * dim + 2 * kTile + 5);
 }
 template <int kQueries>
-WEIR_DEVICE FewMemory FewMemoryOf(int stage_bytes, int dim, int parts) {
+WEIR_DEVICE FewMemory FewMemoryOf(const FewCall& few, int dim) {
   FewMemory m;
   m.stage = SharedMemory();
-  m.q = reinterpret_cast<float*>(m.stage + 2 * stage_bytes);
-  m.mix = m.q + kQueries * dim;
-  m.z = m.mix + parts * kQueries * dim;
+  m.own = reinterpret_cast<float*>(m.stage + StagesBytes(few, kQueries, dim));
+  m.q = m.own + kQueries * dim;
+  m.z = m.q + kQueries * dim;
   m.weights = m.z + kQueries * kTile;
   m.max = m.weights + kQueries * kTile;
   m.sum = m.max + kQueries;
@@ -53,96 +62,133 @@ WEIR_DEVICE FewMemory FewMemoryOf(int stage_bytes, int dim, int parts) {
   return m;
 }
 
-WEIR_DEVICE void CopySlots(const SlotCopy& copy, const uint8_t* slots, const int32_t* selected, int64_t idx0, int n,
+template <int kUnit>
+WEIR_DEVICE void CopyUnits(const SlotCopy& copy, const uint8_t* slots, const int32_t* selected, int64_t idx0, int n,
                            uint8_t* to) {
-  const int lanes = 1 << copy.log2_lanes, lane = ThreadIdx() & (lanes - 1);
+  const int lane = ThreadIdx() & ((1 << copy.log2_lanes) - 1);
   for (int s = ThreadIdx() >> copy.log2_lanes; s < n; s += kThreads >> copy.log2_lanes) {
     const int64_t slot = selected != nullptr ? selected[idx0 + s] : idx0 + s;
     const uint8_t* from = slots + slot * copy.bytes;
     uint8_t* row = to + s * copy.pitch;
-    for (int at = lane * copy.unit; at < copy.bytes; at += copy.unit << copy.log2_lanes) {
-      if (copy.unit == 16) {
-        CopyAsync<16>(row + at, from + at);
-      } else if (copy.unit == 8) {
-        CopyAsync<8>(row + at, from + at);
-      } else if (copy.unit == 4) {
-        CopyAsync<4>(row + at, from + at);
-      } else {
+    for (int at = lane * kUnit; at < copy.bytes; at += kUnit << copy.log2_lanes) {
+      if constexpr (kUnit == 2) {
         *reinterpret_cast<uint16_t*>(row + at) = *reinterpret_cast<const uint16_t*>(from + at);
+      } else {
+        CopyAsync<kUnit>(row + at, from + at);
+      }
+    }
+  }
+}
+WEIR_DEVICE void CopySlots(const SlotCopy& copy, const uint8_t* slots, const int32_t* selected, int64_t idx0, int n,
+                           uint8_t* to) {
+  if (copy.unit == 16) return CopyUnits<16>(copy, slots, selected, idx0, n, to);
+  if (copy.unit == 8) return CopyUnits<8>(copy, slots, selected, idx0, n, to);
+  if (copy.unit == 4) return CopyUnits<4>(copy, slots, selected, idx0, n, to);
+  CopyUnits<2>(copy, slots, selected, idx0, n, to);
+}
+
+// Query j for the tile at `slot`: rotated back by the angles that its keys share.
+WEIR_DEVICE void TurnQuery(const AttentionCall& call, int slot, const float* own, float* q) {
+  const int n_pairs = call.keys.n_pairs, base = slot / kRopeTile * n_pairs;
+  for (int p = Lane(); p < n_pairs; p += kWarp) {
+    const float cosine = call.keys.base_cos[base + p] * call.keys.magnitude;
+    const float sine = call.keys.base_sin[base + p] * call.keys.magnitude;
+    q[p] = fmaf(own[p], cosine, own[p + n_pairs] * sine);
+    q[p + n_pairs] = fmaf(own[p + n_pairs], cosine, -(own[p] * sine));
+  }
+}
+
+// z[i][j] += the products of query j and the lane's part of key i, kLoad elements at a time. kWhole: queries are not
+// turned, so keys are rotated all the way.
+template <int kQueries, int kLoad, bool kWhole>
+WEIR_DEVICE void AddScores(const AttentionCall& call, const uint8_t* const key[kKeys], const int slot[kKeys], int part,
+                           const float* q, float z[kKeys][kQueries]) {
+  const int n_pairs = call.keys.n_pairs;
+  for (int p = part * kLoad; p < n_pairs; p += kParts * kLoad) {
+    float x0[kKeys][kLoad], x1[kKeys][kLoad];
+    WEIR_UNROLL
+    for (int i = 0; i < kKeys; ++i) {
+      if constexpr (kWhole) {
+        RotatedPairs<kLoad>(call, key[i], slot[i], p, x0[i], x1[i]);
+      } else {
+        float cosine[kLoad], sine[kLoad];
+        LoadFloats<kLoad>(call.keys.off_cos + slot[i] % kRopeTile * n_pairs + p, cosine);
+        LoadFloats<kLoad>(call.keys.off_sin + slot[i] % kRopeTile * n_pairs + p, sine);
+        SlotElements<kLoad>(call.k_type, key[i], p, x0[i]);
+        SlotElements<kLoad>(call.k_type, key[i], p + n_pairs, x1[i]);
+        RotatePairs<kLoad>(cosine, sine, x0[i], x1[i]);
+      }
+    }
+    WEIR_UNROLL
+    for (int j = 0; j < kQueries; ++j) {
+      float y0[kLoad], y1[kLoad];
+      LoadFloats<kLoad>(q + j * call.dim + p, y0);
+      LoadFloats<kLoad>(q + j * call.dim + p + n_pairs, y1);
+      WEIR_UNROLL
+      for (int i = 0; i < kKeys; ++i) {
+        WEIR_UNROLL
+        for (int e = 0; e < kLoad; ++e) z[i][j] = fmaf(y1[e], x1[i][e], fmaf(y0[e], x0[i][e], z[i][j]));
+      }
+    }
+  }
+  for (int at = 2 * n_pairs + part * kLoad; at < call.dim; at += kParts * kLoad) {
+    float x[kKeys][kLoad];
+    WEIR_UNROLL
+    for (int i = 0; i < kKeys; ++i) SlotElements<kLoad>(call.k_type, key[i], at, x[i]);
+    WEIR_UNROLL
+    for (int j = 0; j < kQueries; ++j) {
+      float y[kLoad];
+      LoadFloats<kLoad>(q + j * call.dim + at, y);
+      WEIR_UNROLL
+      for (int i = 0; i < kKeys; ++i) {
+        WEIR_UNROLL
+        for (int e = 0; e < kLoad; ++e) z[i][j] = fmaf(y[e], x[i][e], z[i][j]);
       }
     }
   }
 }
 
-// z[j] += the products of query j and the lane's part of a key, kN elements at a time.
-template <int kQueries, int kN>
-WEIR_DEVICE void AddScores(const AttentionCall& call, const uint8_t* key, int slot, int part, const float* q,
-                           float z[kQueries]) {
-  const int n_pairs = call.keys.n_pairs;
-  for (int p = part * kN; p < n_pairs; p += kParts * kN) {
-    float x0[kN], x1[kN];
-    RotatedPairs<kN>(call, key, slot, p, x0, x1);
-    WEIR_UNROLL
-    for (int j = 0; j < kQueries; ++j) {
-      float y0[kN], y1[kN];
-      LoadFloats<kN>(q + j * call.dim + p, y0);
-      LoadFloats<kN>(q + j * call.dim + p + n_pairs, y1);
-      WEIR_UNROLL
-      for (int i = 0; i < kN; ++i) z[j] = fmaf(y1[i], x1[i], fmaf(y0[i], x0[i], z[j]));
-    }
-  }
-  for (int e = 2 * n_pairs + part * kN; e < call.dim; e += kParts * kN) {
-    float x[kN];
-    SlotElements<kN>(call.k_type, key, e, x);
-    WEIR_UNROLL
-    for (int j = 0; j < kQueries; ++j) {
-      float y[kN];
-      LoadFloats<kN>(q + j * call.dim + e, y);
-      WEIR_UNROLL
-      for (int i = 0; i < kN; ++i) z[j] = fmaf(y[i], x[i], z[j]);
-    }
-  }
-}
-
-// mix = mix * factor + weights * values, of every parts-th slot from `part` on.
+// mix += weights * values, of every parts-th slot from `part` on. The thread has kN neighbouring elements, or, if loads
+// are not aligned, elements kThreads apart.
 template <int kQueries, DType kType>
-WEIR_DEVICE void AddValues(const FewCall& few, const FewMemory& m, const uint8_t* values, int dim, int part, int d,
-                           int n) {
-  for (; d < dim; d += kThreads) {
-    float sum[kQueries];
-    WEIR_UNROLL
-    for (int j = 0; j < kQueries; ++j) sum[j] = 0;
-    WEIR_UNROLL_BY_4
-    for (int s = part; s < n; s += few.parts) {
-      const float value = SlotElement(kType, values + s * few.v.pitch, d);
-      float weights[kQueries];
-      LoadFloats<kQueries>(m.weights + s * kQueries, weights);
+WEIR_DEVICE void AddValues(const FewCall& few, const float* all_weights, const uint8_t* values, int dim, int part,
+                           int mine, int n, float mix[kQueries][kN]) {
+  for (int s = part; s < n; s += few.parts) {
+    const uint8_t* value = values + s * few.v.pitch;
+    float x[kN], weights[kQueries];
+    if (few.aligned) {
+      SlotElements<kN>(kType, value, mine * kN, x);
+    } else {
       WEIR_UNROLL
-      for (int j = 0; j < kQueries; ++j) sum[j] = fmaf(weights[j], value, sum[j]);
+      for (int i = 0; i < kN; ++i) {
+        x[i] = mine + i * kThreads < dim ? SlotElement(kType, value, mine + i * kThreads) : 0.0f;
+      }
     }
+    LoadFloats<kQueries>(all_weights + s * kQueries, weights);
     WEIR_UNROLL
     for (int j = 0; j < kQueries; ++j) {
-      float* mix = m.mix + (part * kQueries + j) * dim + d;
-      *mix = fmaf(*mix, m.factor[j], sum[j]);
+      WEIR_UNROLL
+      for (int i = 0; i < kN; ++i) mix[j][i] = fmaf(weights[j], x[i], mix[j][i]);
     }
   }
 }
 
 // Block (split, KV head, tile of queries).
 template <int kQueries>
-WEIR_KERNEL void AttendFew(AttentionCall call, SegmentHeads heads, FewCall few) {
+WEIR_KERNEL WEIR_SHARING(kThreads, (kQueries == 1 ? 4 : 3)) void AttendFew(AttentionCall call, SegmentHeads heads, FewCall few) {
   const HeadSlots& head = heads.head[BlockIdxY()];
-  const int stage_bytes = few.tile * (few.k.pitch + few.v.pitch), dim = call.dim;
-  const FewMemory m = FewMemoryOf<kQueries>(stage_bytes, dim, few.parts);
+  const int stage_bytes = StageBytes(few), dim = call.dim;
+  const FewMemory m = FewMemoryOf<kQueries>(few, dim);
   const int query0 = BlockIdxZ() * kQueries, n_all = (call.row_end - call.row_begin) * call.group;
   const int n_queries = n_all - query0 < kQueries ? n_all - query0 : kQueries;
   const int first_row = call.row_begin + query0 / call.group;
   const int last_row = call.row_begin + (query0 + n_queries - 1) / call.group;
   const int first_head = (call.kv_begin + BlockIdxY()) * call.group;
 
-  // This split's part of the slots that any of the rows sees.
-  const int begin = head.selected != nullptr ? 0 : FirstSlot(head, first_row);
-  const int end = head.selected != nullptr ? head.n_selected : LastSlot(call, head, last_row) + 1;
+  // This split's part of the slots that any of the rows sees. Tiles begin where the tiles of angles do.
+  const bool listed = head.selected != nullptr;
+  const int begin = listed ? 0 : FirstSlot(head, first_row) / kRopeTile * kRopeTile;
+  const int end = listed ? head.n_selected : LastSlot(call, head, last_row) + 1;
   const int n_tiles = (end - begin + few.tile - 1) / few.tile;
   const int from = begin + BlockIdx() * n_tiles / call.n_splits * few.tile;
   const int beyond = begin + (BlockIdx() + 1) * n_tiles / call.n_splits * few.tile, to = beyond < end ? beyond : end;
@@ -157,9 +203,8 @@ WEIR_KERNEL void AttendFew(AttentionCall call, SegmentHeads heads, FewCall few) 
   for (int at = ThreadIdx(); at < kQueries * dim; at += kThreads) {
     const int query = query0 + at / dim;
     const int64_t row = call.row_begin + query / call.group, h = first_head + query % call.group;
-    m.q[at] = query < n_all ? call.q[(row * call.n_heads + h) * dim + at % dim] : 0.0f;
+    m.own[at] = m.q[at] = query < n_all ? call.q[(row * call.n_heads + h) * dim + at % dim] : 0.0f;
   }
-  for (int at = ThreadIdx(); at < few.parts * kQueries * dim; at += kThreads) m.mix[at] = 0;
   // A sink is one more score, without a value, of the first split.
   const bool has_sink = call.sinks != nullptr && BlockIdx() == 0;
   if (const int j = ThreadIdx(); j < kQueries) {
@@ -169,9 +214,15 @@ WEIR_KERNEL void AttendFew(AttentionCall call, SegmentHeads heads, FewCall few) 
     m.first[j] = j < n_queries ? FirstSlot(head, row) : 0;
     m.last[j] = j < n_queries ? LastSlot(call, head, row) : -1;
   }
-  const int mine = WarpIdx() * kSlotsOfWarp + Lane() % kSlotsOfWarp, part = Lane() / kSlotsOfWarp;
-  const int value_part = few.parts > 1 ? ThreadIdx() / dim : 0;
-  const int value_dim = value_part < few.parts ? ThreadIdx() - value_part * dim : dim;
+  const int key0 = WarpIdx() * kSlotsOfWarp + Lane() % (kSlotsOfWarp / kKeys), part = Lane() / (kSlotsOfWarp / kKeys);
+  const int value_part = ThreadIdx() / few.threads, mine = ThreadIdx() % few.threads;
+  float mix[kQueries][kN];
+  WEIR_UNROLL
+  for (int i = 0; i < kQueries * kN; ++i) mix[i / kN][i % kN] = 0;
+  if (!listed && from < to) {
+    Barrier();
+    for (int j = WarpIdx(); j < kQueries; j += kWarps) TurnQuery(call, from, m.own + j * dim, m.q + j * dim);
+  }
 
   for (int idx = from, turn = 0; idx < to; idx += few.tile, turn ^= 1) {
     const int n = to - idx < few.tile ? to - idx : few.tile;
@@ -180,27 +231,42 @@ WEIR_KERNEL void AttendFew(AttentionCall call, SegmentHeads heads, FewCall few) 
     Barrier();  // the tile is there, and nobody reads the one before it
     if (idx + few.tile < to) copy(idx + few.tile, m.stage + (turn ^ 1) * stage_bytes);
 
-    float z[kQueries];
+    float z[kKeys][kQueries];
     WEIR_UNROLL
-    for (int j = 0; j < kQueries; ++j) z[j] = 0;
-    if (mine < n) {
-      const int slot = head.selected != nullptr ? head.selected[idx + mine] : idx + mine;
-      const uint8_t* key = stage + mine * few.k.pitch;
+    for (int i = 0; i < kKeys * kQueries; ++i) z[i / kQueries][i % kQueries] = 0;
+    if (key0 < n) {
+      const uint8_t* key[kKeys];
+      int slot[kKeys];
+      WEIR_UNROLL
+      for (int i = 0; i < kKeys; ++i) {
+        // A slot beyond the tile is a copy of one in it; nobody looks at its score.
+        const int at = key0 + i * (kSlotsOfWarp / kKeys), s = at < n ? at : key0;
+        key[i] = stage + s * few.k.pitch;
+        slot[i] = listed ? head.selected[idx + s] : idx + s;
+      }
       if (few.aligned) {
-        AddScores<kQueries, 8>(call, key, slot, part, m.q, z);
+        if (listed) {
+          AddScores<kQueries, 8, true>(call, key, slot, part, m.q, z);
+        } else {
+          AddScores<kQueries, 8, false>(call, key, slot, part, m.q, z);
+        }
+      } else if (listed) {
+        AddScores<kQueries, 1, true>(call, key, slot, part, m.q, z);
       } else {
-        AddScores<kQueries, 1>(call, key, slot, part, m.q, z);
+        AddScores<kQueries, 1, false>(call, key, slot, part, m.q, z);
       }
     }
     WEIR_UNROLL
-    for (int j = 0; j < kQueries; ++j) {
-      z[j] += ShuffleXor(z[j], kSlotsOfWarp);
-      z[j] += ShuffleXor(z[j], 2 * kSlotsOfWarp);
-      if (part == j % kParts) m.z[j * kTile + mine] = z[j];
+    for (int i = 0; i < kKeys; ++i) {
+      WEIR_UNROLL
+      for (int j = 0; j < kQueries; ++j) {
+        for (int step = kSlotsOfWarp / kKeys; step < kWarp; step *= 2) z[i][j] += ShuffleXor(z[i][j], step);
+        if (part == i * kQueries + j) m.z[j * kTile + key0 + i * (kSlotsOfWarp / kKeys)] = z[i][j];
+      }
     }
     Barrier();
 
-    const int slot = Lane() >= n ? 0 : head.selected != nullptr ? head.selected[idx + Lane()] : idx + Lane();
+    const int slot = Lane() >= n ? 0 : listed ? head.selected[idx + Lane()] : idx + Lane();
     for (int j = WarpIdx(); j < kQueries; j += kWarps) {
       const bool seen = Lane() < n && slot >= m.first[j] && slot <= m.last[j];
       const float score = seen ? Capped(m.z[j * kTile + Lane()], call.softcap) : -INFINITY;
@@ -219,80 +285,87 @@ WEIR_KERNEL void AttendFew(AttentionCall call, SegmentHeads heads, FewCall few) 
         m.sum[j] = fmaf(m.sum[j], factor, sum);
         m.max[j] = max;
       }
+      if (!listed && idx + few.tile < to) TurnQuery(call, idx + few.tile, m.own + j * dim, m.q + j * dim);
     }
     Barrier();
-    if (call.out == nullptr) continue;
+    if (call.out == nullptr || value_part >= few.parts) continue;
+    WEIR_UNROLL
+    for (int j = 0; j < kQueries; ++j) {
+      const float factor = m.factor[j];
+      WEIR_UNROLL
+      for (int i = 0; i < kN; ++i) mix[j][i] *= factor;
+    }
     const uint8_t* values = stage + few.tile * few.k.pitch;
     if (call.v_type == DType::kF16) {
-      AddValues<kQueries, DType::kF16>(few, m, values, dim, value_part, value_dim, n);
+      AddValues<kQueries, DType::kF16>(few, m.weights, values, dim, value_part, mine, n, mix);
     } else if (call.v_type == DType::kQ8_0) {
-      AddValues<kQueries, DType::kQ8_0>(few, m, values, dim, value_part, value_dim, n);
+      AddValues<kQueries, DType::kQ8_0>(few, m.weights, values, dim, value_part, mine, n, mix);
     } else {
-      AddValues<kQueries, DType::kF32>(few, m, values, dim, value_part, value_dim, n);
+      AddValues<kQueries, DType::kF32>(few, m.weights, values, dim, value_part, mine, n, mix);
     }
   }
   Barrier();
+  auto* sums = reinterpret_cast<float*>(m.stage);  // [parts, queries, dim]
+  WEIR_UNROLL
+  for (int i = 0; i < kQueries * kN; ++i) {
+    const int e = few.aligned ? mine * kN + i % kN : mine + i % kN * kThreads;
+    if (value_part < few.parts && e < dim) sums[(value_part * kQueries + i / kN) * dim + e] = mix[i / kN][i % kN];
+  }
+  Barrier();
   for (int at = ThreadIdx(); at < n_queries * (dim + 2); at += kThreads) {
-    const int j = at / (dim + 2), e = at % (dim + 2);
-    const int64_t row = call.row_begin + (query0 + j) / call.group, h = first_head + (query0 + j) % call.group;
-    const int64_t vector = row * call.n_heads + h;
-    float mix = 0;
-    for (int p = 0; p < few.parts && e < dim; ++p) mix += m.mix[(p * kQueries + j) * dim + e];
+    const int j = at / (dim + 2), e = at % (dim + 2), head_of_call = BlockIdxY() * call.group + (query0 + j) % call.group;
+    const int64_t row = call.row_begin + (query0 + j) / call.group, h = call.kv_begin * call.group + head_of_call;
+    float sum = 0;
+    for (int p = 0; p < few.parts && e < dim; ++p) sum += sums[(p * kQueries + j) * dim + e];
     if (call.n_splits > 1) {
-      float* partial =
-          call.partial + (BlockIdx() * static_cast<int64_t>(call.n_rows) * call.n_heads + vector) * (dim + 2);
-      partial[e] = e < dim ? mix : e == dim ? m.max[j] : m.sum[j];
+      PartialOf(call, BlockIdx(), static_cast<int>(row), head_of_call)[e] =
+          e < dim ? sum : e == dim ? m.max[j] : m.sum[j];
     } else if (e < dim) {
-      if (call.out != nullptr) call.out[row * call.out_stride + h * dim + e] = mix / m.sum[j];
+      if (call.out != nullptr) call.out[row * call.out_stride + h * dim + e] = sum / m.sum[j];
     } else if (e == dim) {
-      call.lse[vector] = m.max[j] + logf(m.sum[j]);
+      call.lse[row * call.n_heads + h] = m.max[j] + logf(m.sum[j]);
     }
   }
 }
 
-SlotCopy CopyOf(const SegmentHeads& heads, int64_t n_heads, const uint8_t* HeadSlots::*array, int64_t bytes) {
+SlotCopy CopyOf(const AttentionCall& call, const SegmentHeads& heads, const uint8_t* HeadSlots::*array, int64_t bytes) {
   uint64_t bits = static_cast<uint64_t>(bytes) | 16;
-  for (int64_t i = 0; i < n_heads; ++i) bits |= reinterpret_cast<uintptr_t>(heads.head[i].*array);
+  for (int32_t i = 0; i < call.n_kv; ++i) bits |= reinterpret_cast<uintptr_t>(heads.head[i].*array);
   SlotCopy out;
   out.bytes = static_cast<int32_t>(bytes);
   out.unit = 1 << std::countr_zero(bits);
   out.log2_lanes = std::min(5, static_cast<int>(std::bit_width(static_cast<uint32_t>(out.bytes / out.unit))) - 1);
-  // An odd number of 16 bytes: eight neighbouring slots then lie in different banks.
-  out.pitch = (out.bytes + 15) / 16 * 16;
-  if (out.pitch % 32 == 0) out.pitch += 16;
+  // An odd number of 32 bytes: 32 bytes of four neighbouring slots then lie in different banks.
+  out.pitch = (out.bytes + 31) / 32 * 32;
+  if (out.pitch % 64 == 0) out.pitch += 32;
   return out;
 }
 
-constexpr int64_t kMostShared = 80 << 10;  // two blocks a multiprocessor
+constexpr int64_t kMostShared = 72 << 10;  // of a block: three share a multiprocessor
 
 template <int kQueries>
-void Run(Device& device, AttentionCall call, const SegmentHeads& heads, int64_t n_heads, FewCall few) {
-  few.parts = call.dim < kThreads ? kThreads / call.dim : 1;
-  const auto bytes = [&] { return FewBytes(few.stage_bytes(), kQueries, call.dim, few.parts); };
-  for (few.tile = kTile; few.tile > 1 && bytes() > kMostShared;) few.tile /= 2;
-  const int64_t n_queries = static_cast<int64_t>(call.row_end - call.row_begin) * call.group;
-  const int64_t tiles = Blocks(n_queries, kQueries);
-  int64_t most = 0;
-  for (int64_t i = 0; i < n_heads; ++i) {
-    const HeadSlots& head = heads.head[i];
-    most = std::max<int64_t>(most, head.selected != nullptr ? head.n_selected : head.n_slots);
-  }
-  call.n_splits = Splits(call, tiles * n_heads, 4 * device.n_multiprocessors(), most, few.tile);
-  device.Launch(AttendFew<kQueries>, Grid{call.n_splits, n_heads, tiles}, kThreads, bytes(), call, heads, few);
-  Combine(device, call, n_heads);
+void Run(Device& device, AttentionCall call, const SegmentHeads& heads, FewCall few) {
+  for (few.tile = kTile; few.tile > 1 && FewBytes(few, kQueries, call.dim) > kMostShared;) few.tile /= 2;
+  const int64_t tiles = Blocks(static_cast<int64_t>(call.row_end - call.row_begin) * call.group, kQueries);
+  constexpr int kBlocks = kQueries == 1 ? 4 : 3;  // that registers allow on a multiprocessor
+  call.n_splits = Splits(call, tiles * call.n_kv, int64_t{kBlocks} * device.n_multiprocessors(),
+                         MostSlots(call, heads), 2 * few.tile);
+  device.Launch(AttendFew<kQueries>, Grid{call.n_splits, call.n_kv, tiles}, kThreads,
+                FewBytes(few, kQueries, call.dim), call, heads, few);
+  Combine(device, call);
 }
 
 }  // namespace
 
-void AttendFewRows(Device& device, AttentionCall call, const SegmentHeads& heads, int64_t n_heads) {
+void AttendFewRows(Device& device, AttentionCall call, const SegmentHeads& heads) {
   FewCall few;
-  few.k = CopyOf(heads, n_heads, &HeadSlots::k, call.k_slot_bytes);
-  if (call.out != nullptr) few.v = CopyOf(heads, n_heads, &HeadSlots::v, call.v_slot_bytes);
-  few.aligned = call.keys.n_pairs % 8 == 0 && call.dim % 8 == 0;
-  const int64_t n_queries = static_cast<int64_t>(call.row_end - call.row_begin) * call.group;
-  if (n_queries == 1) return Run<1>(device, call, heads, n_heads, few);
-  if (n_queries <= 4) return Run<4>(device, call, heads, n_heads, few);
-  Run<8>(device, call, heads, n_heads, few);
+  few.k = CopyOf(call, heads, &HeadSlots::k, call.k_slot_bytes);
+  if (call.out != nullptr) few.v = CopyOf(call, heads, &HeadSlots::v, call.v_slot_bytes);
+  few.aligned = call.keys.n_pairs % kN == 0 && call.dim % kN == 0;
+  few.threads = few.aligned ? call.dim / kN : std::min(call.dim, kThreads);
+  few.parts = kThreads / few.threads;
+  const bool one = (call.row_end - call.row_begin) * call.group == 1;
+  one ? Run<1>(device, call, heads, few) : Run<4>(device, call, heads, few);
 }
 
 }  // namespace weir::WEIR_GPU

@@ -149,8 +149,7 @@ WEIR_KERNEL WEIR_SHARING(kThreads, 1) void AttendMany(AttentionCall call, Segmen
   for (int step = 0; step < kSteps; ++step) {
     WEIR_UNROLL
     for (int j = 0; j < 4; ++j) {
-      const float* x = call.q + vector[j % 2] * kDim + step * 16 + j / 2 * 8 + 2 * t;
-      q[step][j] = TwoHalves(x[0], x[1]);
+      q[step][j] = *reinterpret_cast<const uint32_t*>(call.half_q + vector[j % 2] * kDim + step * 16 + j / 2 * 8 + 2 * t);
     }
   }
   float mix[kColumns][4], max[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};
@@ -256,8 +255,7 @@ WEIR_KERNEL WEIR_SHARING(kThreads, 1) void AttendMany(AttentionCall call, Segmen
     sum[j] += ShuffleXor(sum[j], 2);
     if (query[j] >= n_all) continue;
     const bool split = call.n_splits > 1;
-    float* partial =
-        call.partial + (BlockIdx() * static_cast<int64_t>(call.n_rows) * call.n_heads + vector[j]) * (kDim + 2);
+    float* partial = PartialOf(call, BlockIdx(), row_of(query[j]), BlockIdxY() * call.group + query[j] % call.group);
     if (call.out != nullptr) {
       float* out = split ? partial : call.out + row_of(query[j]) * call.out_stride + vector[j] % call.n_heads * kDim;
       const float factor = split ? 1.0f : 1.0f / sum[j];
@@ -283,50 +281,47 @@ bool HasAttendMany(int64_t n_rows, int64_t group, int64_t dim) {
   return (dim == 64 || dim == 128) && n_rows * group >= kSlots;
 }
 
-SegmentHeads HalvesOf(Device& device, const AttentionCall& call, const SegmentHeads& heads, int64_t n_heads,
+SegmentHeads HalvesOf(Device& device, const AttentionCall& call, const SegmentHeads& heads,
                       const AttentionScratch& scratch) {
   Halves to;
   to.k = scratch.halves;
   to.stride = scratch.max_slots * call.dim;
-  to.v = scratch.halves + n_heads * to.stride;
-  bool aligned = true, plain = true;
-  int64_t most = 0;
-  for (int64_t i = 0; i < n_heads; ++i) {
+  to.v = scratch.halves + call.n_kv * to.stride;
+  bool aligned = true, listed = false;
+  for (int32_t i = 0; i < call.n_kv; ++i) {
     const HeadSlots& head = heads.head[i];
     aligned = aligned && (reinterpret_cast<uintptr_t>(head.k) | reinterpret_cast<uintptr_t>(head.v)) % 16 == 0;
-    plain = plain && head.selected == nullptr;
-    most = std::max<int64_t>(most, head.selected != nullptr ? head.n_selected : head.n_slots);
+    listed = listed || head.selected != nullptr;
   }
-  plain = plain && aligned;
+  const bool plain = aligned && !listed;
   if (plain && call.k_type == DType::kF16 && call.keys.n_pairs == 0) to.k = nullptr;
   if (call.out == nullptr || (plain && call.v_type == DType::kF16)) to.v = nullptr;
   SegmentHeads out = heads;
-  for (int64_t i = 0; i < n_heads; ++i) {
+  for (int32_t i = 0; i < call.n_kv; ++i) {
     if (to.k != nullptr) out.head[i].k = reinterpret_cast<const uint8_t*>(to.k + i * to.stride);
     if (to.v != nullptr) out.head[i].v = reinterpret_cast<const uint8_t*>(to.v + i * to.stride);
   }
   if (to.k == nullptr && to.v == nullptr) return out;
+  const int64_t n = MostSlots(call, heads) * call.dim;
   if (aligned && call.keys.n_pairs % 8 == 0) {
-    device.Launch(ConvertSlots<8>, Grid{Blocks(most * call.dim / 8, kThreads), n_heads, 2}, kThreads, 0, call, heads,
-                  to);
+    device.Launch(ConvertSlots<8>, Grid{Blocks(n / 8, kThreads), call.n_kv, 2}, kThreads, 0, call, heads, to);
   } else {
-    device.Launch(ConvertSlots<1>, Grid{Blocks(most * call.dim, kThreads), n_heads, 2}, kThreads, 0, call, heads, to);
+    device.Launch(ConvertSlots<1>, Grid{Blocks(n, kThreads), call.n_kv, 2}, kThreads, 0, call, heads, to);
   }
   return out;
 }
 
-void AttendManyRows(Device& device, AttentionCall call, const SegmentHeads& halves, int64_t n_heads) {
+void AttendManyRows(Device& device, AttentionCall call, const SegmentHeads& halves) {
   const int64_t tiles = Blocks(static_cast<int64_t>(call.row_end - call.row_begin) * call.group, kQueries);
-  int64_t most = 0;
-  for (int64_t i = 0; i < n_heads; ++i) most = std::max<int64_t>(most, halves.head[i].n_slots);
-  call.n_splits = Splits(call, tiles * n_heads, device.n_multiprocessors(), most, 4 * kSlots);
-  const Grid grid = {call.n_splits, n_heads, tiles};
+  call.n_splits =
+      Splits(call, tiles * call.n_kv, device.n_multiprocessors(), MostSlots(call, halves), 4 * kSlots);
+  const Grid grid = {call.n_splits, call.n_kv, tiles};
   if (call.dim == 64) {
     device.Launch(AttendMany<64>, grid, kThreads, 2 * sizeof(HalfTile<64>), call, halves);
   } else {
     device.Launch(AttendMany<128>, grid, kThreads, 2 * sizeof(HalfTile<128>), call, halves);
   }
-  Combine(device, call, n_heads);
+  Combine(device, call);
 }
 
 }  // namespace weir::WEIR_GPU

@@ -65,24 +65,40 @@ WEIR_KERNEL void ScoreFew(AttentionCall call, SegmentHeads heads, ScoreCall scor
 
 constexpr int kManyThreads = 256, kSlotsOfWarp = 16;
 constexpr int kSlots = kManyThreads / kWarp * kSlotsOfWarp;
-constexpr int kRows = 32;  // of queries in shared memory
+constexpr int kRows = 64;  // whose queries of one head are copied at once
 
 template <int kDim>
 struct QueryTile {
   uint16_t q[kRows][kDim + 8];  // eight rows begin in different banks
-  float lse[kRows];
 };
+
+// Rows beyond the declared ones are copies of the last.
+template <int kDim>
+WEIR_DEVICE void CopyQueries(const AttentionCall& call, int64_t h, int row0, QueryTile<kDim>& tile) {
+  constexpr int kParts = kDim / 8;
+  WEIR_UNROLL
+  for (int i = 0; i < kRows * kParts / kManyThreads; ++i) {
+    const int at = ThreadIdx() + i * kManyThreads, r = at / kParts, e = at % kParts * 8;
+    const int64_t row = row0 + r < call.row_end ? row0 + r : call.row_end - 1;
+    CopyAsync<16>(&tile.q[r][e], call.half_q + (row * call.n_heads + h) * kDim + e);
+  }
+  CommitCopies();
+}
 
 // Block (slots, KV head), over keys as halves: a warp has 16 slots, which meet the queries of the declared rows on the
 // matrix units.
 template <int kDim>
 WEIR_KERNEL WEIR_SHARING(kManyThreads, 2) void ScoreMany(AttentionCall call, SegmentHeads heads, ScoreCall score,
                                                          ScoreOuts outs) {
-  constexpr int kSteps = kDim / 16, kPart = kDim * kRows / kManyThreads;
-  auto& tile = *reinterpret_cast<QueryTile<kDim>*>(SharedMemory());
+  constexpr int kSteps = kDim / 16;
+  auto* tiles = reinterpret_cast<QueryTile<kDim>*>(SharedMemory());
   const HeadSlots& head = heads.head[BlockIdxY()];
   const int slot0 = BlockIdx() * kSlots;
   if (slot0 >= head.n_slots) return;
+  const int first_head = (call.kv_begin + BlockIdxY()) * call.group;
+  // A turn is a head's next rows.
+  const int turns_of_head = (call.row_end - call.row_begin + kRows - 1) / kRows, turns = turns_of_head * call.group;
+  CopyQueries<kDim>(call, first_head, call.row_begin, tiles[0]);
   const int g = Lane() / 4, t = Lane() % 4;
   int slot[2];
   uint32_t key[kSteps][4];
@@ -98,47 +114,47 @@ WEIR_KERNEL WEIR_SHARING(kManyThreads, 2) void ScoreMany(AttentionCall call, Seg
     }
   }
   const bool max_rows = score.rows == RowReduce::kMax, max_heads = score.heads == HeadReduce::kMax;
-  float total[2] = {0, 0};
-  for (int group = 0; group < call.group; ++group) {
-    const int h = (call.kv_begin + BlockIdxY()) * call.group + group;
-    float of_head[2] = {0, 0};
-    for (int row0 = call.row_begin; row0 < call.row_end; row0 += kRows) {
-      Barrier();
-      const int mine = ThreadIdx() * kPart / kDim, e = ThreadIdx() * kPart % kDim;
-      const int row = row0 + mine < call.row_end ? row0 + mine : call.row_end - 1;
-      const int64_t vector = static_cast<int64_t>(row) * call.n_heads + h;
+  float total[2] = {0, 0}, of_head[2] = {0, 0};
+  for (int turn = 0; turn < turns; ++turn) {
+    const int h = first_head + turn / turns_of_head, row0 = call.row_begin + turn % turns_of_head * kRows;
+    const QueryTile<kDim>& tile = tiles[turn % 2];
+    WaitCopies<0>();
+    Barrier();  // the tile is there, and nobody reads the one before it
+    if (turn + 1 < turns) {
+      CopyQueries<kDim>(call, first_head + (turn + 1) / turns_of_head,
+                        call.row_begin + (turn + 1) % turns_of_head * kRows, tiles[(turn + 1) % 2]);
+    }
+    for (int column = 0; column < kRows && row0 + column < call.row_end; column += 8) {
+      float lse[2];
       WEIR_UNROLL
-      for (int i = 0; i < kPart; i += 2) {
-        const float* q = call.q + vector * kDim + e + i;
-        *reinterpret_cast<uint32_t*>(&tile.q[mine][e + i]) =
-            static_cast<uint32_t>(FloatToHalf(q[0])) | static_cast<uint32_t>(FloatToHalf(q[1])) << 16;
+      for (int i = 0; i < 2; ++i) {
+        const int row = row0 + column + 2 * t + i;
+        lse[i] = call.lse[static_cast<int64_t>(row < call.row_end ? row : call.row_end - 1) * call.n_heads + h];
       }
-      if (e == 0) tile.lse[mine] = call.lse[vector];
-      Barrier();
-      for (int column = 0; column < kRows && row0 + column < call.row_end; column += 8) {
-        float z[4] = {0, 0, 0, 0};
-        WEIR_UNROLL
-        for (int step = 0; step < kSteps; step += 2) {
-          uint32_t right[4];
-          LoadMatrices(right, &tile.q[column + Lane() % 8][step * 16 + Lane() / 8 * 8]);
-          MmaF16(z, key[step], right);
-          MmaF16(z, key[step + 1], right + 2);
-        }
-        WEIR_UNROLL
-        for (int i = 0; i < 4; ++i) {
-          const int at = column + 2 * t + i % 2;
-          if (row0 + at >= call.row_end || !Sees(call, head, row0 + at, slot[i / 2])) continue;
-          const float weight = Exp2((Capped(z[i], call.softcap) - tile.lse[at]) * kLog2OfE);
-          of_head[i / 2] = Reduce(max_rows, of_head[i / 2], weight);
-        }
+      float z[4] = {0, 0, 0, 0};
+      WEIR_UNROLL
+      for (int step = 0; step < kSteps; step += 2) {
+        uint32_t right[4];
+        LoadMatrices(right, &tile.q[column + Lane() % 8][step * 16 + Lane() / 8 * 8]);
+        MmaF16(z, key[step], right);
+        MmaF16(z, key[step + 1], right + 2);
+      }
+      WEIR_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        const int row = row0 + column + 2 * t + i % 2;
+        if (row >= call.row_end || !Sees(call, head, row, slot[i / 2])) continue;
+        const float weight = Exp2((Capped(z[i], call.softcap) - lse[i % 2]) * kLog2OfE);
+        of_head[i / 2] = Reduce(max_rows, of_head[i / 2], weight);
       }
     }
+    if ((turn + 1) % turns_of_head != 0) continue;
     WEIR_UNROLL
     for (int j = 0; j < 2; ++j) {
       // The four lanes of a slot have different rows.
       of_head[j] = Reduce(max_rows, of_head[j], ShuffleXor(of_head[j], 1));
       of_head[j] = Reduce(max_rows, of_head[j], ShuffleXor(of_head[j], 2));
       total[j] = Reduce(max_heads, total[j], of_head[j]);
+      of_head[j] = 0;
     }
   }
   WEIR_UNROLL
@@ -169,41 +185,35 @@ ScoreCall CallOf(const ColumnScoresArgs& args, const AttentionScratch& scratch) 
   return out;
 }
 
-ScoreOuts OutsOf(Device& device, const ColumnScoresArgs& args, int64_t kv_begin, int64_t n_heads) {
+ScoreOuts OutsOf(Device& device, const ColumnScoresArgs& args, const AttentionCall& call) {
   ScoreOuts out = {};
-  for (int64_t i = 0; i < n_heads && !args.all_heads; ++i) out.out[i] = device.Mine(args.out[kv_begin + i]);
+  for (int32_t i = 0; i < call.n_kv && !args.all_heads; ++i) out.out[i] = device.Mine(args.out[call.kv_begin + i]);
   return out;
-}
-
-int64_t MostSlots(const SegmentHeads& heads, int64_t n_heads) {
-  int64_t most = 0;
-  for (int64_t i = 0; i < n_heads; ++i) most = heads.head[i].n_slots > most ? heads.head[i].n_slots : most;
-  return most;
 }
 
 }  // namespace
 
-void ScoreFewRows(Device& device, const AttentionCall& call, const SegmentHeads& heads, int64_t n_heads,
-                  const ColumnScoresArgs& args, const AttentionScratch& scratch) {
+void ScoreFewRows(Device& device, const AttentionCall& call, const SegmentHeads& heads, const ColumnScoresArgs& args,
+                  const AttentionScratch& scratch) {
   ScoreCall score = CallOf(args, scratch);
   score.first = call.row_begin == args.row_begin;
   score.last = call.row_end == args.row_end;
-  device.Launch(ScoreFew, Grid{Blocks(MostSlots(heads, n_heads), kAttentionThreads), n_heads}, kAttentionThreads, 0,
-                call, heads, score, OutsOf(device, args, call.kv_begin, n_heads));
+  device.Launch(ScoreFew, Grid{Blocks(MostSlots(call, heads), kAttentionThreads), call.n_kv}, kAttentionThreads, 0,
+                call, heads, score, OutsOf(device, args, call));
 }
 
-void ScoreManyRows(Device& device, const AttentionCall& call, const SegmentHeads& halves, int64_t n_heads,
-                   const ColumnScoresArgs& args, const AttentionScratch& scratch) {
+void ScoreManyRows(Device& device, const AttentionCall& call, const SegmentHeads& halves, const ColumnScoresArgs& args,
+                   const AttentionScratch& scratch) {
   AttentionCall votes = call;
   votes.row_begin = static_cast<int32_t>(args.row_begin);
   votes.row_end = static_cast<int32_t>(args.row_end);
-  const Grid grid = {Blocks(MostSlots(halves, n_heads), kSlots), n_heads};
+  const Grid grid = {Blocks(MostSlots(call, halves), kSlots), call.n_kv};
   const ScoreCall score = CallOf(args, scratch);
-  const ScoreOuts outs = OutsOf(device, args, call.kv_begin, n_heads);
+  const ScoreOuts outs = OutsOf(device, args, call);
   if (call.dim == 64) {
-    device.Launch(ScoreMany<64>, grid, kManyThreads, sizeof(QueryTile<64>), votes, halves, score, outs);
+    device.Launch(ScoreMany<64>, grid, kManyThreads, 2 * sizeof(QueryTile<64>), votes, halves, score, outs);
   } else {
-    device.Launch(ScoreMany<128>, grid, kManyThreads, sizeof(QueryTile<128>), votes, halves, score, outs);
+    device.Launch(ScoreMany<128>, grid, kManyThreads, 2 * sizeof(QueryTile<128>), votes, halves, score, outs);
   }
 }
 

@@ -18,7 +18,8 @@
 #define WEIR_DEVICE __device__ __forceinline__
 #define WEIR_BOTH __host__ __device__
 #define WEIR_UNROLL _Pragma("unroll")
-#define WEIR_UNROLL_BY_4 _Pragma("unroll 4")
+#define WEIR_PRAGMA(text) _Pragma(#text)
+#define WEIR_UNROLL_BY(n) WEIR_PRAGMA(unroll(n))
 // For the twin, which checks that threads that meet come from the same call.
 #define WEIR_CALLER_PARAM
 #define WEIR_CALLER

@@ -19,7 +19,7 @@
 #define WEIR_DEVICE inline
 #define WEIR_BOTH
 #define WEIR_UNROLL
-#define WEIR_UNROLL_BY_4
+#define WEIR_UNROLL_BY(n)
 // The last parameter of a function that meets other threads: where it was called. Threads that meet come from the same
 // call. WEIR_CALLER passes it on, WEIR_AND_CALLER after other arguments.
 #define WEIR_CALLER_PARAM , Where caller = Where::current()
