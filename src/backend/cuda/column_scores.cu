@@ -65,7 +65,8 @@ WEIR_KERNEL void ScoreFew(AttentionCall call, SegmentHeads heads, ScoreCall scor
 
 constexpr int kManyThreads = 256, kSlotsOfWarp = 16;
 constexpr int kSlots = kManyThreads / kWarp * kSlotsOfWarp;
-constexpr int kRows = 64;  // whose queries of one head are copied at once
+constexpr int kRows = 64;   // whose queries of one head are copied at once
+constexpr int kAtOnce = 4;  // products that do not wait for each other
 
 template <int kDim>
 struct QueryTile {
@@ -124,27 +125,36 @@ WEIR_KERNEL WEIR_SHARING(kManyThreads, 2) void ScoreMany(AttentionCall call, Seg
       CopyQueries<kDim>(call, first_head + (turn + 1) / turns_of_head,
                         call.row_begin + (turn + 1) % turns_of_head * kRows, tiles[(turn + 1) % 2]);
     }
-    for (int column = 0; column < kRows && row0 + column < call.row_end; column += 8) {
-      float lse[2];
+    for (int column0 = 0; column0 < kRows && row0 + column0 < call.row_end; column0 += 8 * kAtOnce) {
+      float lse[kAtOnce][2], z[kAtOnce][4];
       WEIR_UNROLL
-      for (int i = 0; i < 2; ++i) {
-        const int row = row0 + column + 2 * t + i;
-        lse[i] = call.lse[static_cast<int64_t>(row < call.row_end ? row : call.row_end - 1) * call.n_heads + h];
+      for (int c = 0; c < kAtOnce; ++c) {
+        WEIR_UNROLL
+        for (int i = 0; i < 4; ++i) z[c][i] = 0;
+        WEIR_UNROLL
+        for (int i = 0; i < 2; ++i) {
+          const int row = row0 + column0 + 8 * c + 2 * t + i, known = row < call.row_end ? row : call.row_end - 1;
+          lse[c][i] = call.lse[static_cast<int64_t>(known) * call.n_heads + h];
+        }
       }
-      float z[4] = {0, 0, 0, 0};
       WEIR_UNROLL
       for (int step = 0; step < kSteps; step += 2) {
-        uint32_t right[4];
-        LoadMatrices(right, &tile.q[column + Lane() % 8][step * 16 + Lane() / 8 * 8]);
-        MmaF16(z, key[step], right);
-        MmaF16(z, key[step + 1], right + 2);
+        uint32_t right[kAtOnce][4];
+        WEIR_UNROLL
+        for (int c = 0; c < kAtOnce; ++c) {
+          LoadMatrices(right[c], &tile.q[column0 + 8 * c + Lane() % 8][step * 16 + Lane() / 8 * 8]);
+        }
+        WEIR_UNROLL
+        for (int c = 0; c < kAtOnce; ++c) MmaF16(z[c], key[step], right[c]);
+        WEIR_UNROLL
+        for (int c = 0; c < kAtOnce; ++c) MmaF16(z[c], key[step + 1], right[c] + 2);
       }
       WEIR_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        const int row = row0 + column + 2 * t + i % 2;
-        if (row >= call.row_end || !Sees(call, head, row, slot[i / 2])) continue;
-        const float weight = Exp2((Capped(z[i], call.softcap) - lse[i % 2]) * kLog2OfE);
-        of_head[i / 2] = Reduce(max_rows, of_head[i / 2], weight);
+      for (int i = 0; i < 4 * kAtOnce; ++i) {
+        const int c = i / 4, j = i % 4 / 2, row = row0 + column0 + 8 * c + 2 * t + i % 2;
+        if (row >= call.row_end || !Sees(call, head, row, slot[j])) continue;
+        const float weight = Exp2((Capped(z[c][i % 4], call.softcap) - lse[c][i % 2]) * kLog2OfE);
+        of_head[j] = Reduce(max_rows, of_head[j], weight);
       }
     }
     if ((turn + 1) % turns_of_head != 0) continue;
