@@ -35,7 +35,8 @@ class Bench {
     Copies();
     Rate();
     if (wants("products")) {
-      for (DType type : {DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K})
+      for (DType type :
+           {DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K})
         Layer(type);
     }
     for (const int64_t n_keys : {2048, 8192, 32768, 131072}) {

@@ -124,12 +124,11 @@ class AttentionTest : public DeviceTest {
   }
 
   void Check(const Case& c) {
-    SCOPED_TRACE(
-        fmt::format("{}, {} heads, {} KV heads of {}, {} rows, {} slots, rotation {}{}{}{}{}{}{}, cap {:g}, {} pots",
-                    InfoOf(c.type).name, c.n_heads, c.n_kv, c.dim, c.n_rows, c.n_slots, c.n_rot,
-                    c.rotated ? " done" : "", c.ragged ? ", ragged" : "", c.window ? ", window" : "",
-                    c.selected ? ", selected" : "", c.sinks ? ", sinks" : "", c.two_way ? ", two-way" : "", c.softcap,
-                    c.n_segments));
+    SCOPED_TRACE(fmt::format(
+        "{}, {} heads, {} KV heads of {}, {} rows, {} slots, rotation {}{}{}{}{}{}{}, cap {:g}, {} pots",
+        InfoOf(c.type).name, c.n_heads, c.n_kv, c.dim, c.n_rows, c.n_slots, c.n_rot, c.rotated ? " done" : "",
+        c.ragged ? ", ragged" : "", c.window ? ", window" : "", c.selected ? ", selected" : "",
+        c.sinks ? ", sinks" : "", c.two_way ? ", two-way" : "", c.softcap, c.n_segments));
     const auto b = Make(c);
     ref_->Attention(b->host);
     backend_->Attention(b->device);
@@ -250,19 +249,38 @@ TEST_P(ColumnScoresTest, EveryReduction) {
     for (const RowReduce rows : {RowReduce::kSum, RowReduce::kMax}) {
       for (const HeadReduce heads : {HeadReduce::kMean, HeadReduce::kMax, HeadReduce::kSum}) {
         for (const bool fused : {false, true}) {
-          const Vote vote = {
-              .rows = rows, .heads = heads, .all_heads = all_heads, .accumulate = fused, .fused = fused};
+          const Vote vote = {.rows = rows, .heads = heads, .all_heads = all_heads, .accumulate = fused, .fused = fused};
           const float cap = rows == RowReduce::kMax ? 3.0f : 0.0f;
           const bool window = heads == HeadReduce::kMax;
-          CheckScores({.n_heads = 6, .n_kv = 3, .dim = 32, .n_rows = 13, .n_slots = 77, .n_rot = 16,
-                       .ragged = !all_heads, .window = window, .softcap = cap, .n_segments = fused ? 2 : 1,
+          CheckScores({.n_heads = 6,
+                       .n_kv = 3,
+                       .dim = 32,
+                       .n_rows = 13,
+                       .n_slots = 77,
+                       .n_rot = 16,
+                       .ragged = !all_heads,
+                       .window = window,
+                       .softcap = cap,
+                       .n_segments = fused ? 2 : 1,
                        .sinks = all_heads},
                       vote);
-          CheckScores({.type = window ? DType::kQ8_0 : DType::kF16, .n_heads = 4, .n_kv = 2, .n_rows = 45,
-                       .n_slots = 200, .ragged = !all_heads, .window = window, .softcap = cap,
-                       .n_segments = fused ? 2 : 1, .sinks = all_heads},
-                      {.row_begin = 3, .row_end = 44, .rows = rows, .heads = heads, .all_heads = all_heads,
-                       .accumulate = fused, .fused = fused});
+          CheckScores({.type = window ? DType::kQ8_0 : DType::kF16,
+                       .n_heads = 4,
+                       .n_kv = 2,
+                       .n_rows = 45,
+                       .n_slots = 200,
+                       .ragged = !all_heads,
+                       .window = window,
+                       .softcap = cap,
+                       .n_segments = fused ? 2 : 1,
+                       .sinks = all_heads},
+                      {.row_begin = 3,
+                       .row_end = 44,
+                       .rows = rows,
+                       .heads = heads,
+                       .all_heads = all_heads,
+                       .accumulate = fused,
+                       .fused = fused});
         }
       }
     }

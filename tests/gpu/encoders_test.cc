@@ -15,8 +15,8 @@ namespace {
 
 const int kWatched = twin::watch_one_in = 17;  // launches, of which one is
 
-// The other encoders here have F32 weights. With F16 weights the activations of many rows are rounded to halves, to 2^-11
-// of each; bfloats, of 2^-8, would miss this bound.
+// The other encoders here have F32 weights. With F16 weights the activations of many rows are rounded to halves, to
+// 2^-11 of each; bfloats, of 2^-8, would miss this bound.
 constexpr double kHalfWeights = 2.5e-3;
 
 class EncodersTest : public DeviceTest {

@@ -33,8 +33,8 @@ struct TinyEncoder {
   }
 };
 
-// Every entry of the golden whose name begins with "v." or "mm." is offered once and is the reference's to `bound` of its
-// largest number, nothing else is offered, the last is the result. `encode` runs an encoder.
+// Every entry of the golden whose name begins with "v." or "mm." is offered once and is the reference's to `bound` of
+// its largest number, nothing else is offered, the last is the result. `encode` runs an encoder.
 template <typename Encode>
 void ExpectOffered(const Golden& golden, const std::string& last, const Encode& encode, double bound = 1e-4) {
   std::set<std::string> seen;

@@ -44,8 +44,8 @@ struct AttentionCall {
   // [n_rows, n_heads, dim] of the segment, rotated and scaled: floats, or halves for many rows
   const float* q = nullptr;
   const uint16_t* half_q = nullptr;
-  float* lse = nullptr;      // [n_rows, n_heads]: log of the sum of exponentials
-  float* out = nullptr;      // [n_rows, n_heads, dim], rows out_stride apart; nullptr: lse alone
+  float* lse = nullptr;  // [n_rows, n_heads]: log of the sum of exponentials
+  float* out = nullptr;  // [n_rows, n_heads, dim], rows out_stride apart; nullptr: lse alone
   int64_t out_stride = 0;
   float* partial = nullptr;  // [n_splits, rows of the call, heads of the call, dim + 2], when n_splits > 1
   float* z = nullptr;        // [row_end - row_begin, n_heads, z_stride]: few queries leave their scores; nullptr: not
@@ -66,12 +66,12 @@ struct AttentionCall {
 struct AttentionScratch {
   static constexpr int64_t kPartialRows = 16384;
   static constexpr int64_t kHalvesBytes = int64_t{64} << 20;  // unless one head's are more
-  static constexpr int64_t kScoreBytes = int64_t{4} << 20;   // unless one row's are more
+  static constexpr int64_t kScoreBytes = int64_t{4} << 20;    // unless one row's are more
 
   float* partial = nullptr;    // kPartialRows vectors of dim + 2
   float* q = nullptr;          // [rows, n_heads, dim], rows of the call; halves take the first half
   float* lse = nullptr;        // [rows, n_heads]
-  uint16_t* halves = nullptr;  // [halves_heads, 2, max_slots, dim]: keys and values of so many heads at once
+  uint16_t* halves = nullptr;  // [2, halves_heads, max_slots, dim]: keys and values of so many heads at once
   int64_t halves_heads = 0;
   // With statistics:
   float* z = nullptr;  // [z_rows, n_heads, max_slots]: scores of so many rows at once
@@ -91,13 +91,14 @@ SegmentHeads HalvesOf(Device& device, const AttentionCall& call, const SegmentHe
 void AttendManyRows(Device& device, AttentionCall call, const SegmentHeads& halves);
 // Slots of the longest head, of lists if there are any.
 int64_t MostSlots(const AttentionCall& call, const SegmentHeads& heads);
-// Blocks among which a head's slots are shared out, if `n_blocks` share `wanted` without it.
+// Parts into which a head's slots are split, so that some `wanted` blocks run: `n_blocks` times the parts, none of
+// which has fewer than `least_slots`.
 int32_t Splits(const AttentionCall& call, int64_t n_blocks, int64_t wanted, int64_t n_slots, int64_t least_slots);
 void Combine(Device& device, AttentionCall call);
 inline constexpr int64_t kMaxSplits = 128;
 
-// Statistics of some KV heads: of the scores that a call left, of which `first` and `last` of the declared rows; of all
-// declared rows over halves; and, if heads are reduced over the layer, of what either left for them.
+// Statistics of a call's KV heads: from the scores of the call's rows; from the halves, for all declared rows; and, if
+// heads are reduced over the layer, from what either has left.
 void ScoreFewRows(Device& device, const AttentionCall& call, const SegmentHeads& heads, const ColumnScoresArgs& args,
                   const AttentionScratch& scratch);
 void ScoreManyRows(Device& device, const AttentionCall& call, const SegmentHeads& halves, const ColumnScoresArgs& args,

@@ -175,7 +175,8 @@ WEIR_DEVICE void AddValues(const FewCall& few, const float* all_weights, const u
 
 // Block (split, KV head, tile of queries).
 template <int kQueries>
-WEIR_KERNEL WEIR_SHARING(kThreads, (kQueries == 1 ? 4 : 3)) void AttendFew(AttentionCall call, SegmentHeads heads, FewCall few) {
+WEIR_KERNEL WEIR_SHARING(kThreads, (kQueries == 1 ? 4 : 3)) void AttendFew(AttentionCall call, SegmentHeads heads,
+                                                                           FewCall few) {
   const HeadSlots& head = heads.head[BlockIdxY()];
   const int stage_bytes = StageBytes(few), dim = call.dim;
   const FewMemory m = FewMemoryOf<kQueries>(few, dim);
@@ -313,13 +314,15 @@ WEIR_KERNEL WEIR_SHARING(kThreads, (kQueries == 1 ? 4 : 3)) void AttendFew(Atten
   }
   Barrier();
   for (int at = ThreadIdx(); at < n_queries * (dim + 2); at += kThreads) {
-    const int j = at / (dim + 2), e = at % (dim + 2), head_of_call = BlockIdxY() * call.group + (query0 + j) % call.group;
+    const int j = at / (dim + 2), e = at % (dim + 2),
+              head_of_call = BlockIdxY() * call.group + (query0 + j) % call.group;
     const int64_t row = call.row_begin + (query0 + j) / call.group, h = call.kv_begin * call.group + head_of_call;
     float sum = 0;
     for (int p = 0; p < few.parts && e < dim; ++p) sum += sums[(p * kQueries + j) * dim + e];
     if (call.n_splits > 1) {
-      PartialOf(call, BlockIdx(), static_cast<int>(row), head_of_call)[e] =
-          e < dim ? sum : e == dim ? m.max[j] : m.sum[j];
+      PartialOf(call, BlockIdx(), static_cast<int>(row), head_of_call)[e] = e < dim    ? sum
+                                                                            : e == dim ? m.max[j]
+                                                                                       : m.sum[j];
     } else if (e < dim) {
       if (call.out != nullptr) call.out[row * call.out_stride + h * dim + e] = sum / m.sum[j];
     } else if (e == dim) {
@@ -348,10 +351,10 @@ void Run(Device& device, AttentionCall call, const SegmentHeads& heads, FewCall 
   for (few.tile = kTile; few.tile > 1 && FewBytes(few, kQueries, call.dim) > kMostShared;) few.tile /= 2;
   const int64_t tiles = Blocks(static_cast<int64_t>(call.row_end - call.row_begin) * call.group, kQueries);
   constexpr int kBlocks = kQueries == 1 ? 4 : 3;  // that registers allow on a multiprocessor
-  call.n_splits = Splits(call, tiles * call.n_kv, int64_t{kBlocks} * device.n_multiprocessors(),
-                         MostSlots(call, heads), 2 * few.tile);
-  device.Launch(AttendFew<kQueries>, Grid{call.n_splits, call.n_kv, tiles}, kThreads,
-                FewBytes(few, kQueries, call.dim), call, heads, few);
+  call.n_splits = Splits(call, tiles * call.n_kv, int64_t{kBlocks} * device.n_multiprocessors(), MostSlots(call, heads),
+                         2 * few.tile);
+  device.Launch(AttendFew<kQueries>, Grid{call.n_splits, call.n_kv, tiles}, kThreads, FewBytes(few, kQueries, call.dim),
+                call, heads, few);
   Combine(device, call);
 }
 

@@ -149,7 +149,8 @@ WEIR_KERNEL WEIR_SHARING(kThreads, 1) void AttendMany(AttentionCall call, Segmen
   for (int step = 0; step < kSteps; ++step) {
     WEIR_UNROLL
     for (int j = 0; j < 4; ++j) {
-      q[step][j] = *reinterpret_cast<const uint32_t*>(call.half_q + vector[j % 2] * kDim + step * 16 + j / 2 * 8 + 2 * t);
+      q[step][j] =
+          *reinterpret_cast<const uint32_t*>(call.half_q + vector[j % 2] * kDim + step * 16 + j / 2 * 8 + 2 * t);
     }
   }
   float mix[kColumns][4], max[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};
@@ -163,7 +164,8 @@ WEIR_KERNEL WEIR_SHARING(kThreads, 1) void AttendMany(AttentionCall call, Segmen
     WEIR_UNROLL
     for (int i = 0; i < 4; ++i) mix[c][i] = 0;
   }
-  // Which row of four 8 x 8 matrices the lane loads: two columns of keys by two steps, two steps of values by two columns.
+  // Which row of four 8 x 8 matrices the lane loads: two columns of keys by two steps, two steps of values by two
+  // columns.
   const int key_row = Lane() / 16 * 8 + Lane() % 8, key_column = Lane() / 8 % 2 * 8;
   const int value_row = Lane() % 16, value_column = Lane() / 16 * 8;
 
@@ -313,8 +315,7 @@ SegmentHeads HalvesOf(Device& device, const AttentionCall& call, const SegmentHe
 
 void AttendManyRows(Device& device, AttentionCall call, const SegmentHeads& halves) {
   const int64_t tiles = Blocks(static_cast<int64_t>(call.row_end - call.row_begin) * call.group, kQueries);
-  call.n_splits =
-      Splits(call, tiles * call.n_kv, device.n_multiprocessors(), MostSlots(call, halves), 4 * kSlots);
+  call.n_splits = Splits(call, tiles * call.n_kv, device.n_multiprocessors(), MostSlots(call, halves), 4 * kSlots);
   const Grid grid = {call.n_splits, call.n_kv, tiles};
   if (call.dim == 64) {
     device.Launch(AttendMany<64>, grid, kThreads, 2 * sizeof(HalfTile<64>), call, halves);

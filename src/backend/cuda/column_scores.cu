@@ -9,9 +9,9 @@ struct ScoreCall {
   HeadReduce heads = HeadReduce::kMean;
   bool accumulate = false;
   float weight = 1;
-  int64_t max_slots = 0;   // row length of both arrays
-  float* sums = nullptr;   // [n_heads, max_slots]: a head's, of rows so far
-  float* apart = nullptr;  // [n_kv_heads, max_slots]: one KV head's, to be combined; nullptr: they go to `out`
+  int64_t max_slots = 0;           // row length of both arrays
+  float* sums = nullptr;           // [n_heads, max_slots]: a head's, of rows so far
+  float* apart = nullptr;          // [n_kv_heads, max_slots]: one KV head's, to be combined; nullptr: they go to `out`
   bool first = true, last = true;  // of the declared rows, some are in this call
 };
 struct ScoreOuts {

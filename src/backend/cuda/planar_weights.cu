@@ -25,9 +25,9 @@ WEIR_DEVICE void Store(const ProductOut& out, int64_t r, int64_t o, float value)
   *y = value;
 }
 
-// Few rows: every lane takes one block of the warp's rows of weights, neighbouring lanes neighbouring blocks. One row of
-// activations is bound by the weights' way to the multiprocessors: the loads of several blocks are in flight. Of more
-// rows, each loaded block serves two rows of weights.
+// Few rows: every lane takes one block of the warp's rows of weights, neighbouring lanes neighbouring blocks. One row
+// of activations is bound by the weights' way to the multiprocessors: the loads of several blocks are in flight. Of
+// more rows, each loaded block serves two rows of weights.
 template <DType kType, int kRows>
 WEIR_KERNEL void Few(Planar w, int64_t first, int64_t n_out, Rounded x, int64_t n_rows, ProductOut out) {
   constexpr PlanarFormat kFormat = kPlanarFormat<kType>;
