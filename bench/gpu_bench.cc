@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A device's operations against what the device can do: bandwidth of a copy and rate of a BF16 product, measured in the
 // same call. Shapes of Llama-2 7B and Llama-3 8B, random weights. Prints Markdown. Needs a CUDA device.
+//
+//   gpu_bench [products | attention | pictures | logits]...      all, unless some are named
 #include <fmt/core.h>
 #include <algorithm>
 #include <cmath>
@@ -25,17 +27,27 @@ class Bench {
  public:
   explicit Bench(std::unique_ptr<Backend> backend, Ledger& ledger) : backend_(std::move(backend)), ledger_(ledger) {}
 
-  void Run() {
+  void Run(const std::vector<std::string>& parts) {
+    const auto wants = [&](const char* part) {
+      return parts.empty() || std::find(parts.begin(), parts.end(), part) != parts.end();
+    };
     std::printf("## %s\n\n| measured | value | of the ceiling |\n|---|---|---|\n", backend_->name().c_str());
     Copies();
     Rate();
-    for (DType type : {DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K})
-      Layer(type);
-    for (const int64_t n_keys : {2048, 8192, 32768, 131072}) {
-      for (const int64_t n_rows : {1, 256}) AttentionOver(n_keys, n_rows);
+    if (wants("products")) {
+      for (DType type :
+           {DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K})
+        Layer(type);
     }
-    Picture();
-    for (const int64_t k : {1, 40}) Draw(k);
+    for (const int64_t n_keys : {2048, 8192, 32768, 131072}) {
+      for (const int64_t n_rows : {1, 256}) {
+        if (wants("attention")) AttentionOver(n_keys, n_rows);
+      }
+    }
+    if (wants("pictures")) Picture();
+    for (const int64_t k : {1, 40}) {
+      if (wants("logits")) Draw(k);
+    }
     backend_->Synchronise();
     if (!backend_->status().ok()) std::printf("\nFAILED: %s\n", backend_->status().message().c_str());
   }
@@ -257,12 +269,12 @@ class Bench {
 }  // namespace
 }  // namespace weir
 
-int main() {
+int main(int argc, char** argv) {
   weir::Ledger ledger;
   auto backend = weir::MakeCudaBackend(ledger);
   if (!backend.ok()) {
     std::fprintf(stderr, "gpu_bench: %s\n", backend.status().message().c_str());
     return 2;
   }
-  weir::Bench(std::move(*backend), ledger).Run();
+  weir::Bench(std::move(*backend), ledger).Run({argv + 1, argv + argc});
 }

@@ -22,6 +22,7 @@ struct Case {
   float softcap = 0;
   int n_segments = 1;
   bool sinks = false;
+  bool two_way = false;
 };
 
 class AttentionTest : public DeviceTest {
@@ -85,6 +86,7 @@ class AttentionTest : public DeviceTest {
       AttentionSegment segment = {s * c.n_rows, c.n_rows, &b->k[at], &b->v[at], &b->n_slots[at]};
       if (c.selected) segment.selected = &b->selected_ptrs[at], segment.n_selected = &b->n_selected[at];
       if (c.window) segment.first_slot = &b->first_ptrs[at];
+      segment.two_way = c.two_way;
       b->segments.push_back(segment);
       segment.k = &b->device_k[at];
       segment.v = &b->device_v[at];
@@ -116,12 +118,17 @@ class AttentionTest : public DeviceTest {
     return b;
   }
 
+  // Many rows meet the half matrix units, which round queries, keys, values and weights.
+  static bool Halves(const Case& c) {
+    return c.type != DType::kF32 && (c.dim == 64 || c.dim == 128) && c.n_rows * (c.n_heads / c.n_kv) >= 64;
+  }
+
   void Check(const Case& c) {
-    SCOPED_TRACE(
-        fmt::format("{}, {} heads, {} KV heads of {}, {} rows, {} slots, rotation {}{}{}{}{}{}, cap {:g}, {} pots",
-                    InfoOf(c.type).name, c.n_heads, c.n_kv, c.dim, c.n_rows, c.n_slots, c.n_rot,
-                    c.rotated ? " done" : "", c.ragged ? ", ragged" : "", c.window ? ", window" : "",
-                    c.selected ? ", selected" : "", c.sinks ? ", sinks" : "", c.softcap, c.n_segments));
+    SCOPED_TRACE(fmt::format(
+        "{}, {} heads, {} KV heads of {}, {} rows, {} slots, rotation {}{}{}{}{}{}{}, cap {:g}, {} pots",
+        InfoOf(c.type).name, c.n_heads, c.n_kv, c.dim, c.n_rows, c.n_slots, c.n_rot, c.rotated ? " done" : "",
+        c.ragged ? ", ragged" : "", c.window ? ", window" : "", c.selected ? ", selected" : "",
+        c.sinks ? ", sinks" : "", c.two_way ? ", two-way" : "", c.softcap, c.n_segments));
     const auto b = Make(c);
     ref_->Attention(b->host);
     backend_->Attention(b->device);
@@ -133,9 +140,7 @@ class AttentionTest : public DeviceTest {
       a.push_back(got[i]);
       e.push_back(b->out[i]);
     }
-    // Many rows meet the half matrix units, which round queries, keys, values and weights.
-    const bool halves = c.type != DType::kF32 && (c.dim == 64 || c.dim == 128) && c.n_rows * (c.n_heads / c.n_kv) >= 64;
-    EXPECT_LT(Distance(a, e), halves ? 1e-3 : 1e-5);
+    EXPECT_LT(Distance(a, e), Halves(c) ? 1e-3 : 1e-5);
   }
 
   Rng rng_{9};
@@ -169,6 +174,7 @@ TEST_P(AttentionTest, WindowsListsCapsAndPots) {
   Check({.n_rows = 18, .softcap = 2});
   Check({.n_rows = 1, .n_slots = 700, .sinks = true});  // several splits, one of which has the sink
   Check({.n_rows = 7, .n_slots = 90, .window = true, .sinks = true});
+  Check({.n_rows = 5, .n_slots = 90, .two_way = true});
 }
 
 TEST_P(AttentionTest, ManyRows) {
@@ -179,66 +185,124 @@ TEST_P(AttentionTest, ManyRows) {
   Check({.n_rows = 40, .n_slots = 300, .selected = true, .n_segments = 2});
   Check({.n_rows = 45, .n_slots = 150, .window = true, .sinks = true});
   Check({.n_heads = 8, .n_kv = 1, .dim = 128, .n_rows = 9, .n_slots = 64, .n_rot = 0});
+  Check({.n_heads = 2, .n_kv = 1, .n_rows = 70, .n_slots = 700, .sinks = true});  // two splits
+  Check({.n_rows = 40, .n_slots = 300, .window = true, .selected = true});
+  Check({.n_rows = 40, .n_slots = 150, .window = true, .two_way = true});
+  Check({.type = DType::kQ8_0, .n_rows = 32, .n_slots = 90, .n_rot = 20});  // pairs that are not multiples of eight
+  Check({.n_heads = 66, .n_kv = 66, .n_rows = 64, .n_slots = 64, .rotated = true});  // two launches
 }
 
-TEST_P(AttentionTest, ColumnScores) {
+struct Vote {
+  int64_t row_begin = 2, row_end = 12;
+  RowReduce rows = RowReduce::kSum;
+  HeadReduce heads = HeadReduce::kMean;
+  bool all_heads = false, accumulate = false, fused = false;
+};
+
+class ColumnScoresTest : public AttentionTest {
+ protected:
+  // The statistics of a case's last pot.
+  void CheckScores(const Case& c, const Vote& vote) {
+    const auto b = Make(c);
+    ColumnScoresArgs host;
+    host.attention = b->host;
+    host.attention.segments = {&b->segments.back(), 1};
+    host.row_begin = vote.row_begin, host.row_end = vote.row_end;
+    host.rows = vote.rows;
+    host.heads = vote.heads;
+    host.all_heads = vote.all_heads;
+    host.accumulate = vote.accumulate;
+    host.weight = vote.rows == RowReduce::kMax ? 1.0f : 0.5f;
+    ColumnScoresArgs device = host;
+    device.attention = b->device;
+    device.attention.segments = {&b->device_segments.back(), 1};
+    device.scratch = b->device.scratch;
+    const int64_t n_out = vote.all_heads ? 1 : c.n_kv;
+    std::vector<std::vector<float>> out;
+    std::vector<float*> host_out, device_out;
+    for (int64_t j = 0; j < n_out; ++j) out.push_back(cpu::Normals(rng_, c.n_slots));
+    for (auto& o : out) {
+      for (float& value : o) value = std::fabs(value);
+      device_out.push_back(Put(o, Access::kShared));
+      host_out.push_back(o.data());
+    }
+    host.out = host_out.data();
+    device.out = device_out.data();
+    ref_->ColumnScores(host);
+    if (vote.fused) {
+      backend_->AttentionWithScores(b->device, {&device, 1});
+    } else {
+      backend_->ColumnScores(device);
+    }
+    // Whoever attended with halves votes with them.
+    Case voters = c;
+    if (!vote.fused) voters.n_rows = vote.row_end - vote.row_begin;
+    for (int64_t j = 0; j < n_out; ++j) {
+      EXPECT_LT(Distance(Get(device_out[j], c.n_slots), out[j]), Halves(voters) ? 1e-3 : 1e-5)
+          << vote.all_heads << static_cast<int>(vote.rows) << static_cast<int>(vote.heads) << vote.fused;
+    }
+  }
+};
+
+TEST_P(ColumnScoresTest, EveryReduction) {
   for (const bool all_heads : {false, true}) {
-    for (const bool max_rows : {false, true}) {
-      for (HeadReduce heads : {HeadReduce::kMean, HeadReduce::kMax, HeadReduce::kSum}) {
+    for (const RowReduce rows : {RowReduce::kSum, RowReduce::kMax}) {
+      for (const HeadReduce heads : {HeadReduce::kMean, HeadReduce::kMax, HeadReduce::kSum}) {
         for (const bool fused : {false, true}) {
-          Case c = {.n_heads = 6,
-                    .n_kv = 3,
-                    .dim = 32,
-                    .n_rows = 13,
-                    .n_slots = 77,
-                    .n_rot = 16,
-                    .ragged = !all_heads,
-                    .softcap = max_rows ? 3.0f : 0.0f,
-                    .n_segments = fused ? 2 : 1,
-                    .sinks = all_heads};
-          c.window = heads == HeadReduce::kMax;
-          const auto b = Make(c);
-          ColumnScoresArgs host;
-          host.attention = b->host;
-          host.attention.segments = {&b->segments.back(), 1};
-          host.row_begin = 2, host.row_end = 12;
-          host.rows = max_rows ? RowReduce::kMax : RowReduce::kSum;
-          host.heads = heads;
-          host.all_heads = all_heads;
-          host.accumulate = fused;
-          host.weight = max_rows ? 1.0f : 0.5f;
-          ColumnScoresArgs device = host;
-          device.attention = b->device;
-          device.attention.segments = {&b->device_segments.back(), 1};
-          device.scratch = b->device.scratch;
-          const int n_out = all_heads ? 1 : 3;
-          std::vector<std::vector<float>> out;
-          std::vector<float*> host_out, device_out;
-          for (int j = 0; j < n_out; ++j) out.push_back(cpu::Normals(rng_, c.n_slots));
-          for (auto& o : out) {
-            for (float& value : o) value = std::fabs(value);
-            device_out.push_back(Put(o, Access::kShared));
-            host_out.push_back(o.data());
-          }
-          host.out = host_out.data();
-          device.out = device_out.data();
-          ref_->ColumnScores(host);
-          if (fused) {
-            backend_->AttentionWithScores(b->device, {&device, 1});
-          } else {
-            backend_->ColumnScores(device);
-          }
-          for (int j = 0; j < n_out; ++j) {
-            EXPECT_LT(Distance(Get(device_out[j], c.n_slots), out[j]), 1e-5)
-                << all_heads << max_rows << static_cast<int>(heads) << fused;
-          }
+          const Vote vote = {.rows = rows, .heads = heads, .all_heads = all_heads, .accumulate = fused, .fused = fused};
+          const float cap = rows == RowReduce::kMax ? 3.0f : 0.0f;
+          const bool window = heads == HeadReduce::kMax;
+          CheckScores({.n_heads = 6,
+                       .n_kv = 3,
+                       .dim = 32,
+                       .n_rows = 13,
+                       .n_slots = 77,
+                       .n_rot = 16,
+                       .ragged = !all_heads,
+                       .window = window,
+                       .softcap = cap,
+                       .n_segments = fused ? 2 : 1,
+                       .sinks = all_heads},
+                      vote);
+          CheckScores({.type = window ? DType::kQ8_0 : DType::kF16,
+                       .n_heads = 4,
+                       .n_kv = 2,
+                       .n_rows = 45,
+                       .n_slots = 200,
+                       .ragged = !all_heads,
+                       .window = window,
+                       .softcap = cap,
+                       .n_segments = fused ? 2 : 1,
+                       .sinks = all_heads},
+                      {.row_begin = 3,
+                       .row_end = 44,
+                       .rows = rows,
+                       .heads = heads,
+                       .all_heads = all_heads,
+                       .accumulate = fused,
+                       .fused = fused});
         }
       }
     }
   }
 }
 
+TEST_P(ColumnScoresTest, OneRow) {
+  CheckScores({.n_rows = 1, .n_slots = 900}, {.row_begin = 0, .row_end = 1, .fused = true});
+  CheckScores({.dim = 128, .n_rows = 40, .n_slots = 100, .n_rot = 128},
+              {.row_begin = 39, .row_end = 40, .fused = true});
+}
+
+// The scratch holds the scores of 16 of the rows.
+TEST_P(ColumnScoresTest, RowsBeyondTheScratch) {
+  for (const RowReduce rows : {RowReduce::kSum, RowReduce::kMax}) {
+    CheckScores({.type = DType::kF32, .n_heads = 4, .n_kv = 4, .dim = 2, .n_rows = 19, .n_slots = 16384, .n_rot = 0},
+                {.row_begin = 1, .row_end = 19, .rows = rows, .fused = true});
+  }
+}
+
 WEIR_ON_DEVICES(AttentionTest);
+WEIR_ON_DEVICES(ColumnScoresTest);
 
 }  // namespace
 }  // namespace weir::testing

@@ -15,6 +15,10 @@ namespace {
 
 const int kWatched = twin::watch_one_in = 17;  // launches, of which one is
 
+// The other encoders here have F32 weights. With F16 weights the activations of many rows are rounded to halves, to
+// 2^-11 of each; bfloats, of 2^-8, would miss this bound.
+constexpr double kHalfWeights = 2.5e-3;
+
 class EncodersTest : public DeviceTest {
  protected:
   std::unique_ptr<Encoder> Load(const std::string& name, Backend& backend) {
@@ -23,7 +27,7 @@ class EncodersTest : public DeviceTest {
     EXPECT_TRUE(loaded.ok()) << loaded.status().message();
     return loaded.ok() ? std::move(*loaded) : nullptr;
   }
-  void ExpectGolden(const std::string& name, const Golden& golden, const std::string& last) {
+  void ExpectGolden(const std::string& name, const Golden& golden, const std::string& last, double bound = 1e-4) {
     SCOPED_TRACE(name);
     const auto encoder = Load(name, *backend_);
     ASSERT_NE(encoder, nullptr);
@@ -31,10 +35,13 @@ class EncodersTest : public DeviceTest {
     auto images = std::move(ImageEncoder::Make(*encoder, ledger)).value();
     EXPECT_EQ(ledger.used_bytes(), ImageEncoder::Bytes(*encoder));
     const std::vector<float> input = InputOf(golden.at("pixels"), encoder->config().transform);
-    ExpectOffered(golden, last, [&](const VisionObserver* observer) {
-      const std::span<float> rows = images->EncodePixels(input.data(), observer);
-      return std::vector<float>(rows.begin(), rows.end());
-    });
+    ExpectOffered(
+        golden, last,
+        [&](const VisionObserver* observer) {
+          const std::span<float> rows = images->EncodePixels(input.data(), observer);
+          return std::vector<float>(rows.begin(), rows.end());
+        },
+        bound);
   }
 };
 
@@ -43,7 +50,7 @@ TEST_P(EncodersTest, IntermediatesAreTheReferences) {
   ExpectGolden("blip2.gguf", ReadGolden(VisionDir() + "blip2.golden"), "v.proj_linear");
   ExpectGolden("idefics3.gguf", ReadGolden(VisionDir() + "smolvlm.golden"), "mm.fc");
   ExpectGolden("qwenvl_resampler.gguf", ReadGolden(VisionDir() + "qwenvl.golden"), "mm.proj");
-  ExpectGolden("minicpmv.gguf", ReadGolden(VisionDir() + "minicpmv.golden"), "mm.proj");
+  ExpectGolden("minicpmv.gguf", ReadGolden(VisionDir() + "minicpmv.golden"), "mm.proj", kHalfWeights);
   ExpectGolden("qwen2vl_merger.gguf", ReadGolden(VisionDir() + "qwen2vl.golden"), "mm.2");
   ExpectGolden("lfm2_vision.gguf", ReadGolden(VisionDir() + "lfm2_vision.golden"), "mm.2");
   ExpectGolden("mistral3_pixtral.gguf", ReadGolden(VisionDir() + "mistral3_pixtral.golden"), "mm.rows");
@@ -113,7 +120,8 @@ TEST_P(EncodersTest, TilesAndSquaresOfPictures) {
     const auto rows = on_device->Encode({rgb.data(), 97, 61}), want = on_cpu->Encode({rgb.data(), 97, 61});
     ASSERT_TRUE(rows.ok() && want.ok());
     EXPECT_GT(std::ssize(*rows), mine->config().n_rows * mine->config().n_embd);
-    EXPECT_LT(Distance({rows->begin(), rows->end()}, {want->begin(), want->end()}), 1e-5);
+    EXPECT_LT(Distance({rows->begin(), rows->end()}, {want->begin(), want->end()}),
+              std::string(name) == "minicpmv.gguf" ? kHalfWeights : 1e-5);
     EXPECT_EQ(on_device->parts().size(), on_cpu->parts().size());
   }
 }

@@ -44,7 +44,7 @@ class ProductsTest : public DeviceTest {
     return Distance(a, e);
   }
   static double Bound(DType type, int64_t n_rows) {
-    const bool narrow = n_rows > 8 && std::string(GetParam()) == "cuda";
+    const bool narrow = n_rows > 8;
     if (narrow && type == DType::kF16) return 1e-3;
     if (narrow && type == DType::kBF16) return 8e-3;
     return 1e-5;

@@ -157,6 +157,55 @@ WEIR_KERNEL void ReadsAt(const float* x, int64_t i, float* out) { *out = x[i]; }
 WEIR_KERNEL void MultipliesInts(const float* x, int row, int width, float* out) { *out = x[row * width % 4]; }
 WEIR_KERNEL void RoundsToInt(const float* x, int* out) { *out = static_cast<int>(*x); }
 
+// Each thread copies 16 bytes and reads 4 of its neighbour's; `wait` and `meet` say of what it leaves nothing out.
+WEIR_KERNEL void CopiesAndReads(const float* x, float* out, bool wait, bool meet) {
+  auto* shared = reinterpret_cast<float*>(SharedMemory());
+  CopyAsync<16>(shared + 4 * ThreadIdx(), x + 4 * ThreadIdx());
+  CommitCopies();
+  if (wait) WaitCopies<0>();
+  if (meet) Barrier();
+  out[ThreadIdx()] = shared[4 * (NumThreads() - 1 - ThreadIdx())];
+}
+// Of two groups, the first one is waited for.
+WEIR_KERNEL void WaitsForAGroup(const float* x, float* out, int read) {
+  auto* shared = reinterpret_cast<float*>(SharedMemory());
+  CopyAsync<8>(shared, x);
+  CommitCopies();
+  CopyAsync<4>(shared + 2, x + 2);
+  CommitCopies();
+  WaitCopies<1>();
+  *out = shared[read];
+}
+WEIR_KERNEL void CopiesOverWhatIsRead(const float* x, float* out) {
+  auto* shared = reinterpret_cast<float*>(SharedMemory());
+  if (ThreadIdx() == 0) *shared = 1;
+  Barrier();
+  const float value = *shared;
+  if (ThreadIdx() == 40) {
+    CopyAsync<4>(shared, x);
+    CommitCopies();
+  }
+  Barrier();
+  WaitCopies<0>();
+  out[ThreadIdx()] = value;
+}
+// Element (row, column) of four matrices is 64 * matrix + 8 * row + column: numbers that halves hold.
+WEIR_KERNEL void LoadsMatrices(float* out, bool transposed, int shift) {
+  auto* halves = reinterpret_cast<uint16_t*>(SharedMemory());
+  for (int i = 0; i < 8; ++i) halves[8 * Lane() + i] = FloatToHalf(static_cast<float>(8 * Lane() + i));
+  WarpBarrier();
+  uint32_t words[4];
+  if (transposed) {
+    LoadTransposed(words, halves + 8 * Lane() + shift);
+  } else {
+    LoadMatrices(words, halves + 8 * Lane() + shift);
+  }
+  for (int j = 0; j < 4; ++j) {
+    out[8 * Lane() + 2 * j] = HalfToFloat(static_cast<uint16_t>(words[j]));
+    out[8 * Lane() + 2 * j + 1] = HalfToFloat(static_cast<uint16_t>(words[j] >> 16));
+  }
+}
+
 // Right.
 WEIR_KERNEL void Reverse(float* x) {
   const float mine = x[ThreadIdx()];
@@ -226,6 +275,7 @@ class TwinRules : public Twin {
     device_->Copy(out_.data(), zeros.data(), 4096);
   }
   float* out() { return out_.as<float>(); }
+  float* from() { return out() + 512; }
   // The message of a launch; "" when the twin lets it pass.
   template <typename... P, typename... A>
   std::string Run(void (*kernel)(P...), Grid grid, int threads, int64_t shared_bytes, const A&... args) {
@@ -323,6 +373,42 @@ TEST_F(TwinRules, TheRestOfAPageIsNobodys) {
 TEST_F(TwinRules, SharedMemoryIsWrittenFirst) {
   Says(Run(ReadsWhatNobodyWrote, Grid{1}, 32, 128, out()), "no thread has written");
   EXPECT_EQ(Run(ReadsWhatNobodyWrote, Grid{1}, 31, 124, out()), "");
+}
+
+TEST_F(TwinRules, CopiesAreWaitedFor) {
+  std::vector<float> x(256), got(64);
+  for (int i = 0; i < 256; ++i) x[i] = static_cast<float>(i);
+  device_->Copy(from(), x.data(), 1024);
+  EXPECT_EQ(Run(CopiesAndReads, Grid{1}, 64, 1024, from(), out(), true, true), "");
+  device_->Copy(got.data(), out(), 256);
+  for (int i = 0; i < 64; ++i) EXPECT_EQ(got[i], static_cast<float>(4 * (63 - i)));
+  // Too early by one wait: a thread finds no number, not the one that a slow device may still bring.
+  EXPECT_EQ(Run(CopiesAndReads, Grid{1}, 64, 1024, from(), out(), false, true), "");
+  device_->Copy(got.data(), out(), 256);
+  for (int i = 0; i < 64; ++i) EXPECT_TRUE(std::isnan(got[i]));
+  for (int read = 0; read < 3; ++read) {
+    EXPECT_EQ(Run(WaitsForAGroup, Grid{1}, 1, 16, from(), out(), read), "");
+    device_->Copy(got.data(), out(), 4);
+    EXPECT_EQ(std::isnan(got[0]), read == 2);
+  }
+  Says(Run(CopiesOverWhatIsRead, Grid{1}, 64, 256, from(), out()), "another thread's");
+}
+
+TEST_F(TwinRules, CopiesThatNoBarrierFollowsAreARace) {
+  Says(Run(CopiesAndReads, Grid{1}, 64, 1024, from(), out(), true, false), "no thread has written");
+}
+
+TEST_F(TwinRules, MatricesOfHalves) {
+  std::vector<float> got(256);
+  for (const bool transposed : {false, true}) {
+    EXPECT_EQ(Run(LoadsMatrices, Grid{1}, 32, 512, out(), transposed, 0), "");
+    device_->Copy(got.data(), out(), 1024);
+    for (int i = 0; i < 256; ++i) {
+      const int lane = i / 8, j = i / 2 % 4, g = lane / 4, k = lane % 4 * 2 + i % 2;
+      EXPECT_EQ(got[i], static_cast<float>(64 * j + (transposed ? 8 * k + g : 8 * g + k))) << i;
+    }
+    Says(Run(LoadsMatrices, Grid{1}, 32, 1024, out(), transposed, 1), "address that its type does not allow");
+  }
 }
 
 TEST_F(TwinRules, IntegersHoldTheirValues) {

@@ -33,10 +33,10 @@ struct TinyEncoder {
   }
 };
 
-// Every entry of the golden whose name begins with "v." or "mm." is offered once and is the reference's to 1e-4 of its
-// largest number, nothing else is offered, the last is the result. `encode` runs an encoder.
+// Every entry of the golden whose name begins with "v." or "mm." is offered once and is the reference's to `bound` of
+// its largest number, nothing else is offered, the last is the result. `encode` runs an encoder.
 template <typename Encode>
-void ExpectOffered(const Golden& golden, const std::string& last, const Encode& encode) {
+void ExpectOffered(const Golden& golden, const std::string& last, const Encode& encode, double bound = 1e-4) {
   std::set<std::string> seen;
   const VisionObserver observer = [&](const std::string& name, int64_t n_rows, int64_t n_cols, const float* data) {
     ASSERT_TRUE(seen.insert(name).second) << name << " twice";
@@ -44,7 +44,7 @@ void ExpectOffered(const Golden& golden, const std::string& last, const Encode& 
     ASSERT_NE(it, golden.end()) << name;
     ASSERT_EQ(n_rows, it->second.rows) << name;
     ASSERT_EQ(n_cols, it->second.cols) << name;
-    EXPECT_LT(RelativeError(data, it->second.data.data(), it->second.data.size()), 1e-4) << name;
+    EXPECT_LT(RelativeError(data, it->second.data.data(), it->second.data.size()), bound) << name;
   };
   const std::vector<float> rows = encode(&observer);
   for (const auto& [name, entry] : golden) {
@@ -52,7 +52,7 @@ void ExpectOffered(const Golden& golden, const std::string& last, const Encode& 
   }
   const GoldenEntry& want = golden.at(last);
   ASSERT_EQ(rows.size(), want.data.size());
-  EXPECT_LT(RelativeError(rows.data(), want.data.data(), rows.size()), 1e-4);
+  EXPECT_LT(RelativeError(rows.data(), want.data.data(), rows.size()), bound);
 }
 
 // The same on both backends of the host.

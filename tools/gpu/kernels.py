@@ -26,13 +26,15 @@ BEGIN, END = "<!-- kernels: tools/gpu/kernels.py -->\n", "<!-- end of kernels --
 # Threads per block, and bytes of dynamic shared memory at heads of 128 and rows of 4096, as in the launchers.
 DIM = 128
 LAUNCH = {
-    "AttendTile": (128, 4 * (32 * (DIM + 1) + 2 * 16 * DIM + 16 * 32 + 3 * 16)),
-    "CombineSplits": (128, 0),
+    **{f"AttendFew<{n}>": (128, 2 * 32 * 2 * (2 * DIM + 32) + 4 * n * (2 * DIM + 2 * 32 + 5)) for n in (1, 4)},
+    "CombineSplits": (128, 4 * 128),
     "PrepareQueries": (128, 0),
-    "ScoreTile": (128, 4 * (32 * (DIM + 1) + 128)),
+    "ScoreFew": (128, 0),
+    "ScoreMany<64>": (256, 2 * 2 * 64 * 72),
+    "ScoreMany<128>": (256, 2 * 2 * 64 * 136),
     "PutTogether": (128, 0),
-    "AttendMany<64>": (128, 2 * (64 * 72 + 64 * 72)),
-    "AttendMany<128>": (128, 2 * (64 * 136 + 128 * 72)),
+    "AttendMany<64>": (256, 2 * 2 * 2 * 64 * 72),
+    "AttendMany<128>": (256, 2 * 2 * 2 * 64 * 136),
     "Few": (128, 0),
     "Many": (128, 2 * 64 * 80 + 4 * 64 * (4 + 2 + 2 + 2)),
     "StoreRows": (128, 0),

@@ -9,15 +9,12 @@
 namespace weir::WEIR_GPU {
 namespace {
 
-constexpr int kQueries = 16;  // of a block: rows times query heads of one KV head
-constexpr int kRoundsOfWarps = kQueries / (kAttentionThreads / kWarp);
-
-// Rotates and scales the queries of KV heads [kv_begin, kv_begin + the grid's height). Block (row of the segment, KV
-// head).
+// Rotates and scales the queries of a call's heads. Block (row of the segment, query head).
 struct QueryCall {
   const float* q = nullptr;
   int64_t q_stride = 0;
-  float* to = nullptr;             // the segment's rows of scratch
+  float* to = nullptr;  // the segment's rows of scratch: floats, or if this is nullptr halves
+  uint16_t* to_halves = nullptr;
   const float* row_cos = nullptr;  // rows of the segment; nullptr: the positions are slots
   const float* row_sin = nullptr;
   Angles angles;
@@ -26,12 +23,11 @@ struct QueryCall {
 };
 
 WEIR_KERNEL void PrepareQueries(QueryCall call, SegmentHeads heads) {
-  const int64_t i = BlockIdx();
-  const int n_pairs = call.angles.n_pairs, kv = BlockIdxY();
-  for (int at = ThreadIdx(); at < call.group * call.dim; at += NumThreads()) {
-    const int e = at % call.dim;
-    const int64_t from = static_cast<int64_t>(call.kv_begin + kv) * call.group * call.dim + at;
-    const float* vector = call.q + i * call.q_stride + from - e;
+  const int64_t i = BlockIdx(), h = call.kv_begin * call.group + BlockIdxY();
+  const int n_pairs = call.angles.n_pairs;
+  const float* vector = call.q + i * call.q_stride + h * call.dim;
+  const int64_t to = (i * call.n_heads + h) * call.dim;
+  for (int e = ThreadIdx(); e < call.dim; e += NumThreads()) {
     float value = vector[e];
     if (e < 2 * n_pairs) {
       const int p = e < n_pairs ? e : e - n_pairs;
@@ -40,189 +36,44 @@ WEIR_KERNEL void PrepareQueries(QueryCall call, SegmentHeads heads) {
         c = call.row_cos[i * n_pairs + p] * call.angles.magnitude;
         s = call.row_sin[i * n_pairs + p] * call.angles.magnitude;
       } else {
-        AngleAt(call.angles, heads.head[kv].n_slots - call.n_rows + i, p, &c, &s);
+        AngleAt(call.angles, heads.head[BlockIdxY() / call.group].n_slots - call.n_rows + i, p, &c, &s);
       }
-      value = e < n_pairs ? vector[p] * c - vector[p + n_pairs] * s : vector[p + n_pairs] * c + vector[p] * s;
+      value = e < n_pairs ? value * c - vector[p + n_pairs] * s : value * c + vector[p] * s;
     }
-    call.to[i * call.n_heads * call.dim + from] = value * call.scale;
-  }
-}
-
-// Shared memory: a tile of keys or values, the block's queries, their running output, the tile's weights, their
-// statistics.
-struct TileMemory {
-  float *tile, *q, *mix, *weights, *max, *sum, *factor;
-  int pitch;
-};
-
-WEIR_DEVICE TileMemory TileMemoryOf(const AttentionCall& call) {
-  TileMemory m;
-  m.pitch = call.dim + 1;
-  m.tile = reinterpret_cast<float*>(SharedMemory());
-  m.q = m.tile + call.tile * m.pitch;
-  m.mix = m.q + kQueries * call.dim;
-  m.weights = m.mix + kQueries * call.dim;
-  m.max = m.weights + kQueries * kTileSlots;
-  m.sum = m.max + kQueries;
-  m.factor = m.sum + kQueries;
-  return m;
-}
-
-int64_t TileMemoryBytes(int64_t tile, int64_t dim) {
-  return 4 * (tile * (dim + 1) + 2 * kQueries * dim + kQueries * kTileSlots + 3 * kQueries);
-}
-
-// Scores of the tile's slots, the running maximum and sum, and the factor for earlier sums.
-WEIR_DEVICE void WeighTile(const AttentionCall& call, const HeadSlots& head, const TileMemory& m, int64_t query0,
-                           int n_queries, int64_t idx0, int n) {
-  const int w = WarpIdx(), warps = NumWarps(), lane = Lane();
-  float z[kRoundsOfWarps];
-  WEIR_UNROLL
-  for (int j = 0; j < kRoundsOfWarps; ++j) z[j] = 0;
-  if (lane < n && w < n_queries) {
-    const float* key = m.tile + lane * m.pitch;
-    for (int e = 0; e < call.dim; ++e) {
-      const float x = key[e];
-      WEIR_UNROLL
-      for (int j = 0; j < kRoundsOfWarps; ++j) z[j] = fmaf(m.q[(w + j * warps) * call.dim + e], x, z[j]);
-    }
-  }
-  const int64_t slot = lane >= n ? 0 : head.selected != nullptr ? head.selected[idx0 + lane] : idx0 + lane;
-  WEIR_UNROLL
-  for (int j = 0; j < kRoundsOfWarps; ++j) {
-    const int q = w + j * warps;
-    const int64_t i = call.row_begin + (query0 + q) / call.group;
-    const bool seen = lane < n && q < n_queries && slot <= LastSlot(call, head, i) && slot >= FirstSlot(head, i);
-    const float score = seen ? Capped(z[j], call.softcap) : -INFINITY;
-    const float old = m.max[q], max = fmaxf(old, WarpMax(score));
-    const float weight = seen ? expf(score - max) : 0.0f;
-    const float sum = WarpSum(weight);
-    m.weights[q * kTileSlots + lane] = weight;
-    const float factor = old == -INFINITY ? 0.0f : expf(old - max);
-    WarpBarrier();  // every lane has read the old maximum
-    if (lane == 0) {
-      m.factor[q] = factor;
-      m.sum[q] = fmaf(m.sum[q], factor, sum);
-      m.max[q] = max;
-    }
-  }
-}
-
-// mix = mix * factor + weights * values.
-WEIR_DEVICE void AddValues(const AttentionCall& call, const TileMemory& m, int n_queries, int n) {
-  for (int d = ThreadIdx(); d < call.dim; d += NumThreads()) {
-    float sum[kQueries];
-    WEIR_UNROLL
-    for (int q = 0; q < kQueries; ++q) sum[q] = 0;
-    for (int s = 0; s < n; ++s) {
-      const float value = m.tile[s * m.pitch + d];
-      WEIR_UNROLL
-      for (int q = 0; q < kQueries; ++q) {
-        if (q < n_queries) sum[q] = fmaf(m.weights[q * kTileSlots + s], value, sum[q]);
-      }
-    }
-    WEIR_UNROLL
-    for (int q = 0; q < kQueries; ++q) {
-      if (q < n_queries) m.mix[q * call.dim + d] = fmaf(m.mix[q * call.dim + d], m.factor[q], sum[q]);
-    }
-  }
-}
-
-// Block (split, KV head, tile of queries).
-WEIR_KERNEL void AttendTile(AttentionCall call, SegmentHeads heads) {
-  const HeadSlots& head = heads.head[BlockIdxY()];
-  const TileMemory m = TileMemoryOf(call);
-  const int64_t query0 = static_cast<int64_t>(BlockIdxZ()) * kQueries;
-  const int64_t n_all = static_cast<int64_t>(call.row_end - call.row_begin) * call.group;
-  const int n_queries = static_cast<int>(n_all - query0 < kQueries ? n_all - query0 : kQueries);
-  const int64_t first_row = call.row_begin + query0 / call.group;
-  const int64_t last_row = call.row_begin + (query0 + n_queries - 1) / call.group;
-  const int first_head = (call.kv_begin + BlockIdxY()) * call.group;
-
-  for (int at = ThreadIdx(); at < kQueries * call.dim; at += NumThreads()) {
-    const int64_t query = query0 + at / call.dim;
-    const int64_t row = call.row_begin + query / call.group, h = first_head + query % call.group;
-    m.q[at] = query < n_all ? call.q[(row * call.n_heads + h) * call.dim + at % call.dim] : 0.0f;
-    m.mix[at] = 0;
-  }
-  // A sink is one more score, without a value, of the first split.
-  const bool has_sink = call.sinks != nullptr && BlockIdx() == 0;
-  for (int q = ThreadIdx(); q < kQueries; q += NumThreads()) {
-    m.max[q] = has_sink ? call.sinks[first_head + (query0 + q) % call.group] : -INFINITY;
-    m.sum[q] = has_sink ? 1.0f : 0.0f;
-  }
-  // This split's part of the slots that any of the rows sees.
-  const int64_t begin = head.selected != nullptr ? 0 : FirstSlot(head, first_row);
-  const int64_t end = head.selected != nullptr ? head.n_selected : LastSlot(call, head, last_row) + 1;
-  const int64_t n_tiles = (end - begin + call.tile - 1) / call.tile;
-  const int64_t per_split = (n_tiles + call.n_splits - 1) / call.n_splits * call.tile;
-  const int64_t from = begin + BlockIdx() * per_split;
-  const int64_t to = from + per_split < end ? from + per_split : end;
-  for (int64_t idx = from; idx < to; idx += call.tile) {
-    const int n = static_cast<int>(to - idx < call.tile ? to - idx : call.tile);
-    Barrier();
-    LoadKeys(call, head, idx, n, m.tile, m.pitch);
-    Barrier();
-    WeighTile(call, head, m, query0, n_queries, idx, n);
-    if (call.out == nullptr) continue;
-    Barrier();
-    for (int i = ThreadIdx(); i < n * call.dim; i += NumThreads()) {
-      const int s = i / call.dim, e = i % call.dim;
-      const int64_t slot = head.selected != nullptr ? head.selected[idx + s] : idx + s;
-      m.tile[s * m.pitch + e] = SlotElement(call.v_type, head.v + slot * call.v_slot_bytes, e);
-    }
-    Barrier();
-    AddValues(call, m, n_queries, n);
-  }
-  Barrier();
-  for (int at = ThreadIdx(); at < n_queries * (call.dim + 2); at += NumThreads()) {
-    const int q = at / (call.dim + 2), e = at % (call.dim + 2);
-    const int64_t row = call.row_begin + (query0 + q) / call.group, h = first_head + (query0 + q) % call.group;
-    const int64_t vector = row * call.n_heads + h;
-    if (call.n_splits > 1) {
-      float* to_partial =
-          call.partial + (BlockIdx() * static_cast<int64_t>(call.n_rows) * call.n_heads + vector) * (call.dim + 2);
-      to_partial[e] = e < call.dim ? m.mix[q * call.dim + e] : e == call.dim ? m.max[q] : m.sum[q];
-    } else if (e < call.dim) {
-      if (call.out != nullptr) call.out[row * call.out_stride + h * call.dim + e] = m.mix[q * call.dim + e] / m.sum[q];
-    } else if (e == call.dim) {
-      call.lse[vector] = m.max[q] + logf(m.sum[q]);
+    if (call.to != nullptr) {
+      call.to[to + e] = value * call.scale;
+    } else {
+      call.to_halves[to + e] = FloatToHalf(value * call.scale);
     }
   }
 }
 
 // Block (row, query head): combines the splits.
-WEIR_KERNEL void CombineSplits(AttentionCall call, int32_t first_head) {
-  const int64_t row = call.row_begin + BlockIdx(), h = first_head + BlockIdxY();
-  const int64_t vector = row * call.n_heads + h,
-                stride = static_cast<int64_t>(call.n_rows) * call.n_heads * (call.dim + 2);
-  const float* partial = call.partial + vector * (call.dim + 2);
+WEIR_KERNEL void CombineSplits(AttentionCall call) {
+  const int64_t row = call.row_begin + BlockIdx(), h = call.kv_begin * call.group + BlockIdxY();
+  const float* partial = PartialOf(call, 0, static_cast<int>(row), BlockIdxY());
+  const int64_t stride = PartialOf(call, 1, static_cast<int>(row), BlockIdxY()) - partial;
+  auto* factors = reinterpret_cast<float*>(SharedMemory());  // [n_splits]
+  // Every warp finds the maximum and the sum; the first one keeps the factors.
   float max = -INFINITY, sum = 0;
-  for (int s = 0; s < call.n_splits; ++s) max = fmaxf(max, partial[s * stride + call.dim]);
-  for (int s = 0; s < call.n_splits; ++s) {
-    sum = fmaf(partial[s * stride + call.dim + 1], expf(partial[s * stride + call.dim] - max), sum);
+  for (int s = Lane(); s < call.n_splits; s += kWarp) max = fmaxf(max, partial[s * stride + call.dim]);
+  max = WarpMax(max);
+  for (int s = Lane(); s < call.n_splits; s += kWarp) {
+    const float factor = expf(partial[s * stride + call.dim] - max);
+    sum = fmaf(partial[s * stride + call.dim + 1], factor, sum);
+    if (WarpIdx() == 0) factors[s] = factor;
   }
-  for (int e = ThreadIdx(); e < call.dim && call.out != nullptr; e += NumThreads()) {
+  sum = WarpSum(sum);
+  if (ThreadIdx() == 0) call.lse[row * call.n_heads + h] = max + logf(sum);
+  if (call.out == nullptr) return;
+  Barrier();
+  for (int e = ThreadIdx(); e < call.dim; e += NumThreads()) {
     float mix = 0;
-    for (int s = 0; s < call.n_splits; ++s) {
-      mix = fmaf(partial[s * stride + e], expf(partial[s * stride + call.dim] - max), mix);
-    }
+    WEIR_UNROLL_BY(8)
+    for (int s = 0; s < call.n_splits; ++s) mix = fmaf(partial[s * stride + e], factors[s], mix);
     call.out[row * call.out_stride + h * call.dim + e] = mix / sum;
   }
-  if (ThreadIdx() == 0) call.lse[vector] = max + logf(sum);
 }
-
-constexpr int64_t kMaxSplits = 64;
-
-// Enough blocks for every multiprocessor, as far as there are enough slots and memory for partial results.
-int32_t Splits(const Device& device, int64_t n_blocks, int64_t n_vectors, int64_t n_slots) {
-  const int64_t wanted = Blocks(4 * device.n_multiprocessors(), n_blocks);
-  const int64_t most =
-      std::min({kMaxSplits, AttentionScratch::kPartialRows / n_vectors, Blocks(n_slots, 2 * kTileSlots)});
-  return static_cast<int32_t>(std::max<int64_t>(1, std::min(wanted, most)));
-}
-
-}  // namespace
 
 int64_t RowsOf(const AttentionArgs& args) {
   int64_t n = 0;
@@ -230,25 +81,45 @@ int64_t RowsOf(const AttentionArgs& args) {
   return n;
 }
 
-AttentionScratch ScratchOf(const AttentionArgs& args, int64_t n_rows) {
-  Workspace space(static_cast<uint8_t*>(args.scratch));
+// So many pieces of `bytes` each as fit into `limit`; at least one, at most n.
+int64_t Fitting(int64_t limit, int64_t bytes, int64_t n) { return std::clamp<int64_t>(limit / bytes, 1, n); }
+
+// No region shrinks when a shape grows: the scratch of the largest call is enough for all.
+AttentionScratch ScratchOver(void* base, const AttentionShape& shape, bool statistics) {
+  Workspace space(static_cast<uint8_t*>(base));
   AttentionScratch out;
-  out.partial = space.Floats(AttentionScratch::kPartialRows * (args.head_dim + 2));
-  out.q = space.Floats(n_rows * args.n_heads * args.head_dim);
-  out.lse = space.Floats(n_rows * args.n_heads);
-  out.heads = space.Floats(0);  // to the end
+  const int64_t slots = out.max_slots = std::max<int64_t>(shape.max_slots, 1);
+  out.partial = space.Floats(AttentionScratch::kPartialRows * (shape.head_dim + 2));
+  out.q = space.Floats(shape.max_rows * shape.n_heads * shape.head_dim);
+  out.lse = space.Floats(shape.max_rows * shape.n_heads);
+  if (HasAttendMany(shape.max_rows, shape.n_heads / shape.n_kv_heads, shape.head_dim)) {
+    const int64_t one = 2 * slots * shape.head_dim * 2;
+    out.halves_heads = Fitting(AttentionScratch::kHalvesBytes, one, shape.n_kv_heads);
+    out.halves = reinterpret_cast<uint16_t*>(
+        space.Bytes(std::max(one, std::min(AttentionScratch::kHalvesBytes, shape.n_kv_heads * one))));
+  }
+  if (statistics) {
+    const int64_t row = shape.n_heads * slots * 4;
+    out.z_rows = Fitting(AttentionScratch::kScoreBytes, row, shape.max_rows);
+    out.z = reinterpret_cast<float*>(
+        space.Bytes(std::max(row, std::min(AttentionScratch::kScoreBytes, shape.max_rows * row))));
+    out.sums = space.Floats(shape.n_heads * slots);
+    out.heads = space.Floats(shape.n_kv_heads * slots);
+  }
+  out.bytes = space.used();
   return out;
 }
 
-int64_t AttentionScratchBytes(const AttentionShape& shape) {
-  Workspace space(nullptr);
-  space.Floats(AttentionScratch::kPartialRows * (shape.head_dim + 2));
-  space.Floats(shape.max_rows * shape.n_heads * shape.head_dim);
-  space.Floats(shape.max_rows * shape.n_heads);
-  space.Floats(shape.n_kv_heads * shape.max_slots);
-  return space.used();
+AttentionScratch ScratchOf(Device& device, const AttentionArgs& args, void* scratch, bool statistics) {
+  int64_t slots = 0;
+  for (const AttentionSegment& segment : args.segments) {
+    for (int64_t kv = 0; kv < args.n_kv_heads; ++kv) slots = std::max<int64_t>(slots, segment.n_slots[kv]);
+  }
+  return ScratchOver(device.Mine(static_cast<uint8_t*>(scratch)),
+                     {args.n_heads, args.n_kv_heads, args.head_dim, RowsOf(args), slots}, statistics);
 }
 
+// The heads of a segment, with its lists on the device.
 SegmentHeads HeadsOf(Device& device, const AttentionArgs& args, const AttentionSegment& segment, int64_t kv_begin,
                      int64_t n) {
   SegmentHeads out;
@@ -281,7 +152,6 @@ SegmentHeads HeadsOf(Device& device, const AttentionArgs& args, const AttentionS
 
 AttentionCall CallOf(const AttentionArgs& args, const AttentionSegment& segment, const AttentionScratch& scratch) {
   AttentionCall call;
-  call.q = scratch.q + segment.first_row * args.n_heads * args.head_dim;
   call.lse = scratch.lse + segment.first_row * args.n_heads;
   call.out = args.out != nullptr ? args.out + segment.first_row * args.out_stride : nullptr;
   call.out_stride = args.out_stride;
@@ -290,8 +160,7 @@ AttentionCall CallOf(const AttentionArgs& args, const AttentionSegment& segment,
   call.n_heads = static_cast<int32_t>(args.n_heads);
   call.group = static_cast<int32_t>(args.n_heads / args.n_kv_heads);
   call.dim = static_cast<int32_t>(args.head_dim);
-  call.row_end = call.n_rows;
-  call.tile = args.head_dim > 256 ? kTileSlots / 2 : kTileSlots;
+  call.two_way = segment.two_way;
   call.k_type = args.k_type;
   call.v_type = args.v_type;
   call.k_slot_bytes = SlotBytes(args.k_type, args.head_dim);
@@ -302,15 +171,17 @@ AttentionCall CallOf(const AttentionArgs& args, const AttentionSegment& segment,
   return call;
 }
 
+// Fills scratch.q for a segment, and scratch.lse for rows [row_begin, row_end) of it; the output goes to args.out if it
+// is set. Then the statistics, if any are asked for.
 void Attend(Device& device, const AttentionArgs& args, const AttentionSegment& segment, const AttentionScratch& scratch,
-            int64_t row_begin, int64_t row_end) {
+            int64_t row_begin, int64_t row_end, const ColumnScoresArgs* scores) {
   AttentionCall call = CallOf(args, segment, scratch);
   call.row_begin = static_cast<int32_t>(row_begin);
   call.row_end = static_cast<int32_t>(row_end);
   QueryCall query;
   query.q = args.q + segment.first_row * args.q_stride;
   query.q_stride = args.q_stride;
-  query.to = scratch.q + segment.first_row * args.n_heads * args.head_dim;
+  const int64_t first_q = segment.first_row * args.n_heads * args.head_dim;
   query.angles = AnglesOf(args.rope);
   if (args.keys_rotated && query.angles.n_pairs > 0) {
     query.row_cos = device.Mine(args.row_cos) + segment.first_row * query.angles.n_pairs;
@@ -321,36 +192,92 @@ void Attend(Device& device, const AttentionArgs& args, const AttentionSegment& s
   query.group = call.group;
   query.dim = call.dim;
   query.scale = args.scale;
-  for (int64_t kv = 0; kv < args.n_kv_heads; kv += kHeadsALaunch) {
-    const int64_t n = std::min<int64_t>(kHeadsALaunch, args.n_kv_heads - kv);
+  const bool many = args.k_type != DType::kF32 && args.v_type != DType::kF32 &&
+                    HasAttendMany(row_end - row_begin, call.group, call.dim);
+  if (many) {
+    call.half_q = query.to_halves = reinterpret_cast<uint16_t*>(scratch.q) + first_q;
+  } else {
+    call.q = query.to = scratch.q + first_q;
+  }
+  const int64_t at_once = many ? std::min<int64_t>(kHeadsALaunch, scratch.halves_heads) : kHeadsALaunch;
+  for (int64_t kv = 0; kv < args.n_kv_heads; kv += at_once) {
+    const int64_t n = std::min(at_once, args.n_kv_heads - kv);
     const SegmentHeads heads = HeadsOf(device, args, segment, kv, n);
     query.kv_begin = call.kv_begin = static_cast<int32_t>(kv);
+    call.n_kv = static_cast<int32_t>(n);
     // If positions are not slots, nothing here changes from token to token.
-    device.Launch(PrepareQueries, Grid{segment.n_rows, n}, kAttentionThreads, 0, query,
+    device.Launch(PrepareQueries, Grid{segment.n_rows, n * call.group}, kAttentionThreads, 0, query,
                   query.row_cos == nullptr ? heads : SegmentHeads());
-    if (HasAttendMany(call)) {
-      AttendManyRows(device, call, heads, n);
+    if (many) {
+      const SegmentHeads halves = HalvesOf(device, call, heads, scratch);
+      AttendManyRows(device, call, halves);
+      if (scores != nullptr) ScoreManyRows(device, call, halves, *scores, scratch);
       continue;
     }
-    int64_t most = 0;
-    for (int64_t i = 0; i < n; ++i) {
-      most = std::max<int64_t>(most, segment.selected != nullptr ? heads.head[i].n_selected : heads.head[i].n_slots);
-    }
-    const int64_t tiles = Blocks((row_end - row_begin) * call.group, kQueries);
-    call.n_splits = Splits(device, tiles * n, segment.n_rows * args.n_heads, most);
-    device.Launch(AttendTile, Grid{call.n_splits, n, tiles}, kAttentionThreads, TileMemoryBytes(call.tile, call.dim),
-                  call, heads);
-    if (call.n_splits > 1) {
-      device.Launch(CombineSplits, Grid{row_end - row_begin, n * call.group}, kAttentionThreads, 0, call,
-                    static_cast<int32_t>(kv * call.group));
+    // Rows that vote leave their scores, as many at once as there is memory for.
+    const int64_t votes_begin = scores != nullptr ? scores->row_begin : row_end;
+    const int64_t votes_end = scores != nullptr ? scores->row_end : row_end;
+    for (int64_t row = row_begin; row < row_end;) {
+      const bool votes = row >= votes_begin && row < votes_end;
+      const int64_t end = row < votes_begin ? votes_begin : votes ? std::min(row + scratch.z_rows, votes_end) : row_end;
+      call.row_begin = static_cast<int32_t>(row);
+      call.row_end = static_cast<int32_t>(end);
+      call.z = votes ? scratch.z : nullptr;
+      call.z_stride = votes ? scratch.max_slots : 0;
+      AttendFewRows(device, call, heads);
+      if (votes) ScoreFewRows(device, call, heads, *scores, scratch);
+      row = end;
     }
   }
+  if (scores != nullptr && scores->all_heads) ScoreAllHeads(device, *scores, scratch);
 }
 
-void Attention(Device& device, const AttentionArgs& args) {
-  device.Mine(args.q), device.Mine(args.out), device.Mine(static_cast<uint8_t*>(args.scratch));
-  const AttentionScratch scratch = ScratchOf(args, RowsOf(args));
-  for (const AttentionSegment& segment : args.segments) Attend(device, args, segment, scratch, 0, segment.n_rows);
+}  // namespace
+
+int32_t Splits(const AttentionCall& call, int64_t n_blocks, int64_t wanted, int64_t n_slots, int64_t least_slots) {
+  const int64_t n_vectors = static_cast<int64_t>(call.row_end - call.row_begin) * call.n_kv * call.group;
+  const int64_t most = std::min({kMaxSplits, AttentionScratch::kPartialRows / n_vectors, Blocks(n_slots, least_slots)});
+  return static_cast<int32_t>(std::max<int64_t>(1, std::min(wanted / n_blocks, most)));
+}
+
+void Combine(Device& device, AttentionCall call) {
+  if (call.n_splits == 1) return;
+  call.z = nullptr, call.z_stride = 0;  // it does not change with them
+  device.Launch(CombineSplits, Grid{call.row_end - call.row_begin, call.n_kv * call.group}, kAttentionThreads,
+                kMaxSplits * 4, call);
+}
+
+int64_t MostSlots(const AttentionCall& call, const SegmentHeads& heads) {
+  int64_t most = 0;
+  for (int32_t i = 0; i < call.n_kv; ++i) {
+    const HeadSlots& head = heads.head[i];
+    most = std::max<int64_t>(most, head.selected != nullptr ? head.n_selected : head.n_slots);
+  }
+  return most;
+}
+
+int64_t AttentionScratchBytes(const AttentionShape& shape) { return ScratchOver(nullptr, shape, false).bytes; }
+int64_t ColumnScoresScratchBytes(const AttentionShape& shape) { return ScratchOver(nullptr, shape, true).bytes; }
+
+void Attention(Device& device, const AttentionArgs& args) { AttentionWithScores(device, args, {}); }
+
+void ColumnScores(Device& device, const ColumnScoresArgs& args) {
+  AttentionArgs attention = args.attention;
+  attention.out = nullptr;  // only the sums are wanted
+  device.Mine(attention.q);
+  Attend(device, attention, attention.segments[0], ScratchOf(device, attention, args.scratch, true), args.row_begin,
+         args.row_end, &args);
+}
+
+void AttentionWithScores(Device& device, const AttentionArgs& args, std::span<const ColumnScoresArgs> scores) {
+  device.Mine(args.q), device.Mine(args.out);
+  const AttentionScratch scratch = ScratchOf(device, args, args.scratch, !scores.empty());
+  for (const AttentionSegment& segment : args.segments) {
+    const auto of_segment = std::find_if(scores.begin(), scores.end(), [&](const ColumnScoresArgs& one) {
+      return one.attention.segments[0].first_row == segment.first_row;
+    });
+    Attend(device, args, segment, scratch, 0, segment.n_rows, of_segment != scores.end() ? &*of_segment : nullptr);
+  }
 }
 
 }  // namespace weir::WEIR_GPU

@@ -1,88 +1,161 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention of many rows on the half-precision matrix units: a block has 64 queries of one KV head and processes the
-// slots 64 at a time. Scores, weights and outputs stay in registers; queries, keys, values and weights are rounded to
-// halves, sums are F32.
+// Attention of many rows on the half-precision matrix units, as FlashAttention-2 does it (arXiv 2307.08691): a block
+// has 128 queries of one KV head and processes the slots 64 at a time, copied a tile ahead. Scores, weights and outputs
+// stay in registers; queries, keys, values and weights are rounded to halves, sums are F32.
+#include <algorithm>
+
 #include "backend/cuda/attention.h"
 
 namespace weir::WEIR_GPU {
 namespace {
 
-constexpr int kSlots = 64;  // loaded at once
-constexpr int kQueriesOfWarp = 16;
-constexpr int kThreads = 128;
+// Keys and values of a call as halves, [n, dim] of each head: keys rotated, slots of a list one after the other.
+struct Halves {
+  uint16_t* k = nullptr;  // of head 0; nullptr: they are halves already
+  uint16_t* v = nullptr;
+  int64_t stride = 0;  // from head to head
+};
+
+template <int kN>
+WEIR_DEVICE void StoreHalves(uint16_t* to, const float x[kN]) {
+  if constexpr (kN == 1) {
+    *to = FloatToHalf(x[0]);
+  } else {
+    uint32_t words[4];
+    WEIR_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      words[i] = static_cast<uint32_t>(FloatToHalf(x[2 * i])) | static_cast<uint32_t>(FloatToHalf(x[2 * i + 1])) << 16;
+    }
+    *reinterpret_cast<uint4*>(to) = {words[0], words[1], words[2], words[3]};
+  }
+}
+
+// Block (elements of slots, KV head, keys or values): a thread has kN elements, of keys with their pairs.
+template <int kN>
+WEIR_KERNEL void ConvertSlots(AttentionCall call, SegmentHeads heads, Halves to) {
+  const HeadSlots& head = heads.head[BlockIdxY()];
+  const int parts = call.dim / kN;
+  const int idx = static_cast<int>(GlobalThread() / parts), e = static_cast<int>(GlobalThread() % parts) * kN;
+  if (idx >= (head.selected != nullptr ? head.n_selected : head.n_slots)) return;
+  const int slot = head.selected != nullptr ? head.selected[idx] : idx;
+  if (slot < FirstSlot(head, call.row_begin)) return;  // no row sees it
+  const int64_t at = BlockIdxY() * to.stride + static_cast<int64_t>(idx) * call.dim + e;
+  float x[kN], pairs[kN];
+  if (BlockIdxZ() == 1) {
+    if (to.v == nullptr) return;
+    SlotElements<kN>(call.v_type, head.v + slot * call.v_slot_bytes, e, x);
+    StoreHalves<kN>(to.v + at, x);
+    return;
+  }
+  const uint8_t* key = head.k + slot * call.k_slot_bytes;
+  const int n_pairs = call.keys.n_pairs;
+  if (to.k == nullptr || (e >= n_pairs && e < 2 * n_pairs)) return;
+  if (e < n_pairs) {
+    RotatedPairs<kN>(call, key, slot, e, x, pairs);
+    StoreHalves<kN>(to.k + at + n_pairs, pairs);
+  } else {
+    SlotElements<kN>(call.k_type, key, e, x);
+  }
+  StoreHalves<kN>(to.k + at, x);
+}
+
+constexpr int kSlots = 64;  // copied at once
+constexpr int kThreads = 256, kQueriesOfWarp = 16;
+constexpr int kQueries = kThreads / kWarp * kQueriesOfWarp;
 constexpr int kPad = 8;  // in halves: eight rows then begin in different banks
 
-WEIR_DEVICE uint32_t Halves(float low, float high) {
+WEIR_DEVICE uint32_t TwoHalves(float low, float high) {
   return static_cast<uint32_t>(FloatToHalf(low)) | static_cast<uint32_t>(FloatToHalf(high)) << 16;
 }
-WEIR_DEVICE uint32_t Word(const uint16_t* halves) { return *reinterpret_cast<const uint32_t*>(halves); }
 
 template <int kDim>
 struct HalfTile {
-  uint16_t k[kSlots][kDim + kPad];
-  uint16_t v[kDim][kSlots + kPad];  // transposed: a column of the product is then a row here
+  uint16_t k[kSlots][kDim + kPad], v[kSlots][kDim + kPad];
 };
 
-// Keys rotated as in LoadKeys(), values transposed; entries beyond n are zero.
+// Rows beyond n are copies of the last one: their weights are 0.
 template <int kDim>
-WEIR_DEVICE void LoadTile(const AttentionCall& call, const HeadSlots& head, int64_t idx0, int n, HalfTile<kDim>& tile) {
-  const int n_pairs = call.keys.n_pairs;
-  for (int i = ThreadIdx(); i < kSlots * kDim; i += kThreads) {
-    const int s = i / kDim, e = i % kDim;
-    const int64_t slot = s >= n ? 0 : head.selected != nullptr ? head.selected[idx0 + s] : idx0 + s;
-    const uint8_t* value = head.v + slot * call.v_slot_bytes;
-    tile.v[e][s] = s < n ? FloatToHalf(SlotElement(call.v_type, value, e)) : uint16_t{0};
-    if (e >= n_pairs && e < 2 * n_pairs) continue;  // written with its pair
-    const uint8_t* key = head.k + slot * call.k_slot_bytes;
-    float x0 = s < n ? SlotElement(call.k_type, key, e) : 0.0f;
-    if (e < n_pairs) {
-      const float x1 = s < n ? SlotElement(call.k_type, key, e + n_pairs) : 0.0f;
-      float c = 1, d = 0;
-      if (s < n) AngleAt(call.keys, slot, e, &c, &d);
-      tile.k[s][e + n_pairs] = FloatToHalf(x1 * c + x0 * d);
-      x0 = x0 * c - x1 * d;
-    }
-    tile.k[s][e] = FloatToHalf(x0);
+WEIR_DEVICE void CopyTile(const HeadSlots& head, int64_t idx0, int n, bool values, HalfTile<kDim>& tile) {
+  constexpr int kParts = kDim / 8;
+  WEIR_UNROLL
+  for (int i = 0; i < kSlots * kParts / kThreads; ++i) {
+    const int at = ThreadIdx() + i * kThreads, s = at / kParts, e = at % kParts * 8;
+    const int64_t from = ((idx0 + (s < n ? s : n - 1)) * kDim + e) * 2;
+    CopyAsync<16>(&tile.k[s][e], head.k + from);
+    if (values) CopyAsync<16>(&tile.v[s][e], head.v + from);
   }
+  CommitCopies();
 }
 
-// Block (KV head, tile of queries).
-template <int kDim>
-WEIR_KERNEL void AttendMany(AttentionCall call, SegmentHeads heads) {
-  constexpr int kSteps = kDim / 16, kColumns = kDim / 8, kScores = kSlots / 8;
-  auto& tile = *reinterpret_cast<HalfTile<kDim>*>(SharedMemory());
-  const HeadSlots& head = heads.head[BlockIdx()];
-  const int g = Lane() / 4, t = Lane() % 4;
-  const int64_t n_all = static_cast<int64_t>(call.row_end - call.row_begin) * call.group;
-  const int64_t query0 = static_cast<int64_t>(BlockIdxY()) * (kThreads / kWarp * kQueriesOfWarp);
-  const int64_t last_query =
-      query0 + kThreads / kWarp * kQueriesOfWarp < n_all ? query0 + kThreads / kWarp * kQueriesOfWarp : n_all;
-  const int first_head = (call.kv_begin + BlockIdx()) * call.group;
+// Row i of the segment sees numbers [first, last] of a head's slots or list.
+WEIR_DEVICE int CountOf(const HeadSlots& head) { return head.selected != nullptr ? head.n_selected : head.n_slots; }
+WEIR_DEVICE int LastOf(const AttentionCall& call, const HeadSlots& head, int i) {
+  return CountOf(head) - 1 - (call.two_way ? 0 : call.n_rows - 1 - i);
+}
+WEIR_DEVICE int FirstOf(const HeadSlots& head, int i) {
+  const int slot = FirstSlot(head, i);
+  if (head.selected == nullptr || slot == 0) return slot;
+  int low = 0, high = head.n_selected;
+  while (low < high) {
+    const int middle = (low + high) / 2;
+    if (head.selected[middle] < slot) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
 
-  // A lane has parts of two queries: g and g + 8 of its warp's. Missing queries see nothing and are not written.
-  int64_t query[2], row[2], vector[2];
-  int32_t first[2], last[2];
+// Block (split, KV head, tile of queries), over keys and values as halves.
+template <int kDim>
+WEIR_KERNEL WEIR_SHARING(kThreads, 1) void AttendMany(AttentionCall call, SegmentHeads heads) {
+  constexpr int kSteps = kDim / 16, kColumns = kDim / 8, kScores = kSlots / 8;
+  auto* tiles = reinterpret_cast<HalfTile<kDim>*>(SharedMemory());
+  const HeadSlots& head = heads.head[BlockIdxY()];
+  const int g = Lane() / 4, t = Lane() % 4;
+  const int n_all = (call.row_end - call.row_begin) * call.group;
+  const int query0 = BlockIdxZ() * kQueries;
+  const int first_head = (call.kv_begin + BlockIdxY()) * call.group;
+  const auto row_of = [&](int query) { return call.row_begin + (query < n_all ? query : n_all - 1) / call.group; };
+
+  const int begin = FirstOf(head, row_of(query0)), end = LastOf(call, head, row_of(query0 + kQueries - 1)) + 1;
+  const int n_tiles = (end - begin + kSlots - 1) / kSlots;
+  const int from = begin + BlockIdx() * n_tiles / call.n_splits * kSlots;
+  const int beyond = begin + (BlockIdx() + 1) * n_tiles / call.n_splits * kSlots, to = beyond < end ? beyond : end;
+  const auto copy = [&](int idx, HalfTile<kDim>& tile) {
+    CopyTile<kDim>(head, idx, to - idx < kSlots ? to - idx : kSlots, call.out != nullptr, tile);
+  };
+  if (from < to) copy(from, tiles[0]);
+
+  // A lane has parts of two queries: g and g + 8 of its warp's. Missing queries are copies of the last one and are not
+  // written.
+  const int warp_query = query0 + WarpIdx() * kQueriesOfWarp;
+  int query[2], first[2], last[2];
+  int64_t vector[2];
   WEIR_UNROLL
   for (int j = 0; j < 2; ++j) {
-    query[j] = query0 + WarpIdx() * kQueriesOfWarp + g + 8 * j;
-    const int64_t known = query[j] < n_all ? query[j] : n_all - 1;
-    row[j] = call.row_begin + known / call.group;
-    vector[j] = row[j] * call.n_heads + first_head + known % call.group;
-    first[j] = query[j] < n_all ? FirstSlot(head, row[j]) : 1;
-    last[j] = query[j] < n_all ? LastSlot(call, head, row[j]) : 0;
+    query[j] = warp_query + g + 8 * j;
+    const int known = query[j] < n_all ? query[j] : n_all - 1, row = row_of(known);
+    vector[j] = static_cast<int64_t>(row) * call.n_heads + first_head + known % call.group;
+    first[j] = FirstOf(head, row);
+    last[j] = LastOf(call, head, row);
   }
+  // Tiles within these are seen by all of the warp's queries.
+  const int all_first = FirstOf(head, row_of(warp_query + kQueriesOfWarp - 1));
+  const int all_last = LastOf(call, head, row_of(warp_query));
   uint32_t q[kSteps][4];
   WEIR_UNROLL
   for (int step = 0; step < kSteps; ++step) {
     WEIR_UNROLL
     for (int j = 0; j < 4; ++j) {
-      const float* from = call.q + vector[j % 2] * kDim + step * 16 + j / 2 * 8 + 2 * t;
-      q[step][j] = Halves(from[0], from[1]);
+      q[step][j] =
+          *reinterpret_cast<const uint32_t*>(call.half_q + vector[j % 2] * kDim + step * 16 + j / 2 * 8 + 2 * t);
     }
   }
   float mix[kColumns][4], max[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};
   WEIR_UNROLL
-  for (int j = 0; j < 2 && call.sinks != nullptr; ++j) {
+  for (int j = 0; j < 2 && call.sinks != nullptr && BlockIdx() == 0; ++j) {
     max[j] = call.sinks[vector[j] % call.n_heads];
     sum[j] = t == 0 ? 1.0f : 0.0f;  // the four lanes of a query add their sums at the end
   }
@@ -91,47 +164,61 @@ WEIR_KERNEL void AttendMany(AttentionCall call, SegmentHeads heads) {
     WEIR_UNROLL
     for (int i = 0; i < 4; ++i) mix[c][i] = 0;
   }
+  // Which row of four 8 x 8 matrices the lane loads: two columns of keys by two steps, two steps of values by two
+  // columns.
+  const int key_row = Lane() / 16 * 8 + Lane() % 8, key_column = Lane() / 8 % 2 * 8;
+  const int value_row = Lane() % 16, value_column = Lane() / 16 * 8;
 
-  const int64_t begin = head.selected != nullptr ? 0 : FirstSlot(head, call.row_begin + query0 / call.group);
-  const int64_t end = head.selected != nullptr
-                          ? head.n_selected
-                          : LastSlot(call, head, call.row_begin + (last_query - 1) / call.group) + 1;
-  for (int64_t idx = begin; idx < end; idx += kSlots) {
-    const int n = static_cast<int>(end - idx < kSlots ? end - idx : kSlots);
-    Barrier();
-    LoadTile<kDim>(call, head, idx, n, tile);
-    Barrier();
+  for (int idx = from, turn = 0; idx < to; idx += kSlots, turn ^= 1) {
+    const HalfTile<kDim>& tile = tiles[turn];
+    WaitCopies<0>();
+    Barrier();  // the tile is there, and nobody reads the one before it
+    if (idx + kSlots < to) copy(idx + kSlots, tiles[turn ^ 1]);
+
     float z[kScores][4];
     WEIR_UNROLL
     for (int c = 0; c < kScores; ++c) {
       WEIR_UNROLL
       for (int i = 0; i < 4; ++i) z[c][i] = 0;
-      WEIR_UNROLL
-      for (int step = 0; step < kSteps; ++step) {
-        const uint16_t* key = &tile.k[c * 8 + g][step * 16 + 2 * t];
-        const uint32_t right[2] = {Word(key), Word(key + 8)};
-        MmaF16(z[c], q[step], right);
-      }
     }
-    float tile_max[2] = {-INFINITY, -INFINITY};
     WEIR_UNROLL
-    for (int c = 0; c < kScores; ++c) {
+    for (int step = 0; step < kSteps; ++step) {
       WEIR_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        const int s = c * 8 + 2 * t + i % 2;
-        const int64_t slot = s >= n ? 0 : head.selected != nullptr ? head.selected[idx + s] : idx + s;
-        const bool seen = s < n && slot <= last[i / 2] && slot >= first[i / 2];
-        z[c][i] = seen ? Capped(z[c][i], call.softcap) : -INFINITY;
-        tile_max[i / 2] = fmaxf(tile_max[i / 2], z[c][i]);
+      for (int c = 0; c < kScores; c += 2) {
+        uint32_t right[4];
+        LoadMatrices(right, &tile.k[c * 8 + key_row][step * 16 + key_column]);
+        MmaF16(z[c], q[step], right);
+        MmaF16(z[c + 1], q[step], right + 2);
       }
     }
+    if (call.softcap > 0) {
+      WEIR_UNROLL
+      for (int c = 0; c < kScores; ++c) {
+        WEIR_UNROLL
+        for (int i = 0; i < 4; ++i) z[c][i] = Capped(z[c][i], call.softcap);
+      }
+    }
+    if (idx < all_first || idx + kSlots - 1 > all_last) {
+      WEIR_UNROLL
+      for (int c = 0; c < kScores; ++c) {
+        WEIR_UNROLL
+        for (int i = 0; i < 4; ++i) {
+          const int at = idx + c * 8 + 2 * t + i % 2;
+          if (at < first[i / 2] || at > last[i / 2]) z[c][i] = -INFINITY;
+        }
+      }
+    }
+    float base[2];
     WEIR_UNROLL
     for (int j = 0; j < 2; ++j) {
+      float now = max[j];
+      WEIR_UNROLL
+      for (int c = 0; c < kScores; ++c) now = fmaxf(now, fmaxf(z[c][2 * j], z[c][2 * j + 1]));
       // A query's scores are in the four lanes of its row.
-      tile_max[j] = fmaxf(tile_max[j], ShuffleXor(tile_max[j], 1));
-      tile_max[j] = fmaxf(tile_max[j], ShuffleXor(tile_max[j], 2));
-      const float now = fmaxf(max[j], tile_max[j]);
-      const float factor = max[j] == -INFINITY ? 0.0f : expf(max[j] - now);
+      now = fmaxf(now, ShuffleXor(now, 1));
+      now = fmaxf(now, ShuffleXor(now, 2));
+      base[j] = now == -INFINITY ? 0.0f : now * kLog2OfE;
+      const float factor = Exp2(max[j] * kLog2OfE - base[j]);
       max[j] = now;
       sum[j] *= factor;
       WEIR_UNROLL
@@ -144,21 +231,23 @@ WEIR_KERNEL void AttendMany(AttentionCall call, SegmentHeads heads) {
     for (int c = 0; c < kScores; ++c) {
       WEIR_UNROLL
       for (int i = 0; i < 4; ++i) {
-        z[c][i] = z[c][i] == -INFINITY ? 0.0f : expf(z[c][i] - max[i / 2]);
+        z[c][i] = Exp2(fmaf(z[c][i], kLog2OfE, -base[i / 2]));
         sum[i / 2] += z[c][i];
       }
     }
+    if (call.out == nullptr) continue;
     WEIR_UNROLL
     for (int step = 0; step < kSlots / 16; ++step) {
       // Two neighbouring results form one left operand.
-      const uint32_t left[4] = {Halves(z[2 * step][0], z[2 * step][1]), Halves(z[2 * step][2], z[2 * step][3]),
-                                Halves(z[2 * step + 1][0], z[2 * step + 1][1]),
-                                Halves(z[2 * step + 1][2], z[2 * step + 1][3])};
+      const uint32_t left[4] = {TwoHalves(z[2 * step][0], z[2 * step][1]), TwoHalves(z[2 * step][2], z[2 * step][3]),
+                                TwoHalves(z[2 * step + 1][0], z[2 * step + 1][1]),
+                                TwoHalves(z[2 * step + 1][2], z[2 * step + 1][3])};
       WEIR_UNROLL
-      for (int c = 0; c < kColumns; ++c) {
-        const uint16_t* value = &tile.v[c * 8 + g][step * 16 + 2 * t];
-        const uint32_t right[2] = {Word(value), Word(value + 8)};
+      for (int c = 0; c < kColumns; c += 2) {
+        uint32_t right[4];
+        LoadTransposed(right, &tile.v[step * 16 + value_row][c * 8 + value_column]);
         MmaF16(mix[c], left, right);
+        MmaF16(mix[c + 1], left, right + 2);
       }
     }
   }
@@ -167,33 +256,73 @@ WEIR_KERNEL void AttendMany(AttentionCall call, SegmentHeads heads) {
     sum[j] += ShuffleXor(sum[j], 1);
     sum[j] += ShuffleXor(sum[j], 2);
     if (query[j] >= n_all) continue;
-    const int64_t h = first_head + query[j] % call.group;
-    WEIR_UNROLL
-    for (int c = 0; c < kColumns; ++c) {
-      float* out = call.out + row[j] * call.out_stride + h * kDim + c * 8 + 2 * t;
-      out[0] = mix[c][2 * j] / sum[j];
-      out[1] = mix[c][2 * j + 1] / sum[j];
+    const bool split = call.n_splits > 1;
+    float* partial = PartialOf(call, BlockIdx(), row_of(query[j]), BlockIdxY() * call.group + query[j] % call.group);
+    if (call.out != nullptr) {
+      float* out = split ? partial : call.out + row_of(query[j]) * call.out_stride + vector[j] % call.n_heads * kDim;
+      const float factor = split ? 1.0f : 1.0f / sum[j];
+      WEIR_UNROLL
+      for (int c = 0; c < kColumns; ++c) {
+        out[c * 8 + 2 * t] = mix[c][2 * j] * factor;
+        out[c * 8 + 2 * t + 1] = mix[c][2 * j + 1] * factor;
+      }
     }
-    if (t == 0) call.lse[vector[j]] = max[j] + logf(sum[j]);
+    if (t != 0) continue;
+    if (split) {
+      partial[kDim] = max[j];
+      partial[kDim + 1] = sum[j];
+    } else {
+      call.lse[vector[j]] = max[j] + logf(sum[j]);
+    }
   }
 }
 
 }  // namespace
 
-bool HasAttendMany(const AttentionCall& call) {
-  const bool halves = call.k_type != DType::kF32 && call.v_type != DType::kF32;
-  return halves && call.out != nullptr && (call.dim == 64 || call.dim == 128) &&
-         (call.row_end - call.row_begin) * call.group >= kSlots;
+bool HasAttendMany(int64_t n_rows, int64_t group, int64_t dim) {
+  return (dim == 64 || dim == 128) && n_rows * group >= kSlots;
 }
 
-void AttendManyRows(Device& device, const AttentionCall& call, const SegmentHeads& heads, int64_t n_heads) {
-  const int64_t tiles =
-      Blocks(static_cast<int64_t>(call.row_end - call.row_begin) * call.group, kThreads / kWarp * kQueriesOfWarp);
-  if (call.dim == 64) {
-    device.Launch(AttendMany<64>, Grid{n_heads, tiles}, kThreads, sizeof(HalfTile<64>), call, heads);
-  } else {
-    device.Launch(AttendMany<128>, Grid{n_heads, tiles}, kThreads, sizeof(HalfTile<128>), call, heads);
+SegmentHeads HalvesOf(Device& device, const AttentionCall& call, const SegmentHeads& heads,
+                      const AttentionScratch& scratch) {
+  Halves to;
+  to.k = scratch.halves;
+  to.stride = scratch.max_slots * call.dim;
+  to.v = scratch.halves + call.n_kv * to.stride;
+  bool aligned = true, listed = false;
+  for (int32_t i = 0; i < call.n_kv; ++i) {
+    const HeadSlots& head = heads.head[i];
+    aligned = aligned && (reinterpret_cast<uintptr_t>(head.k) | reinterpret_cast<uintptr_t>(head.v)) % 16 == 0;
+    listed = listed || head.selected != nullptr;
   }
+  const bool plain = aligned && !listed;
+  if (plain && call.k_type == DType::kF16 && call.keys.n_pairs == 0) to.k = nullptr;
+  if (call.out == nullptr || (plain && call.v_type == DType::kF16)) to.v = nullptr;
+  SegmentHeads out = heads;
+  for (int32_t i = 0; i < call.n_kv; ++i) {
+    if (to.k != nullptr) out.head[i].k = reinterpret_cast<const uint8_t*>(to.k + i * to.stride);
+    if (to.v != nullptr) out.head[i].v = reinterpret_cast<const uint8_t*>(to.v + i * to.stride);
+  }
+  if (to.k == nullptr && to.v == nullptr) return out;
+  const int64_t n = MostSlots(call, heads) * call.dim;
+  if (aligned && call.keys.n_pairs % 8 == 0) {
+    device.Launch(ConvertSlots<8>, Grid{Blocks(n / 8, kThreads), call.n_kv, 2}, kThreads, 0, call, heads, to);
+  } else {
+    device.Launch(ConvertSlots<1>, Grid{Blocks(n, kThreads), call.n_kv, 2}, kThreads, 0, call, heads, to);
+  }
+  return out;
+}
+
+void AttendManyRows(Device& device, AttentionCall call, const SegmentHeads& halves) {
+  const int64_t tiles = Blocks(static_cast<int64_t>(call.row_end - call.row_begin) * call.group, kQueries);
+  call.n_splits = Splits(call, tiles * call.n_kv, device.n_multiprocessors(), MostSlots(call, halves), 4 * kSlots);
+  const Grid grid = {call.n_splits, call.n_kv, tiles};
+  if (call.dim == 64) {
+    device.Launch(AttendMany<64>, grid, kThreads, 2 * sizeof(HalfTile<64>), call, halves);
+  } else {
+    device.Launch(AttendMany<128>, grid, kThreads, 2 * sizeof(HalfTile<128>), call, halves);
+  }
+  Combine(device, call);
 }
 
 }  // namespace weir::WEIR_GPU

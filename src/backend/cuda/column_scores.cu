@@ -4,15 +4,15 @@
 namespace weir::WEIR_GPU {
 namespace {
 
-constexpr int kRowsAtOnce = 4;  // of a warp, while a key's element is in a register
-
 struct ScoreCall {
-  RowReduce rows;
-  HeadReduce heads;
-  bool accumulate;
-  float weight;
-  int64_t max_slots;       // row length of `apart`
-  float* apart = nullptr;  // [n_kv_heads, max_slots]: one KV head's sums, to be combined; nullptr: they go to `out`
+  RowReduce rows = RowReduce::kSum;
+  HeadReduce heads = HeadReduce::kMean;
+  bool accumulate = false;
+  float weight = 1;
+  int64_t max_slots = 0;           // row length of both arrays
+  float* sums = nullptr;           // [n_heads, max_slots]: a head's, of rows so far
+  float* apart = nullptr;          // [n_kv_heads, max_slots]: one KV head's, to be combined; nullptr: they go to `out`
+  bool first = true, last = true;  // of the declared rows, some are in this call
 };
 struct ScoreOuts {
   float* out[kHeadsALaunch];
@@ -27,57 +27,149 @@ WEIR_DEVICE void Write(const ScoreCall& call, float value, int n_heads, float* o
   *out = value;
 }
 
-// Block (tile of slots, KV head): each lane has a slot, the warps share the rows.
-WEIR_KERNEL void ScoreTile(AttentionCall call, SegmentHeads heads, ScoreCall score, ScoreOuts outs) {
-  const HeadSlots& head = heads.head[BlockIdxY()];
-  const int64_t slot0 = static_cast<int64_t>(BlockIdx()) * kTileSlots;
-  if (slot0 >= head.n_slots) return;
-  auto* tile = reinterpret_cast<float*>(SharedMemory());
-  const int pitch = call.dim + 1;
-  float* parts = tile + kTileSlots * pitch;  // [warps, kTileSlots]
-  const int64_t n = head.n_slots - slot0 < kTileSlots ? head.n_slots - slot0 : kTileSlots;
-  LoadKeys(call, head, slot0, static_cast<int>(n), tile, pitch);
-  Barrier();
-  const int64_t slot = slot0 + Lane();
-  const float* key = tile + (Lane() < n ? Lane() : 0) * pitch;
-  const bool max_rows = score.rows == RowReduce::kMax, max_heads = score.heads == HeadReduce::kMax;
-  float total = 0;
-  for (int g = 0; g < call.group; ++g) {
-    const int h = (call.kv_begin + BlockIdxY()) * call.group + g;
-    float of_head = 0;
-    for (int row = call.row_begin + WarpIdx() * kRowsAtOnce; row < call.row_end; row += NumWarps() * kRowsAtOnce) {
-      float z[kRowsAtOnce];
-      const float* q[kRowsAtOnce];
-      WEIR_UNROLL
-      for (int j = 0; j < kRowsAtOnce; ++j) {
-        const int64_t r = row + j < call.row_end ? row + j : call.row_end - 1;
-        q[j] = call.q + (r * call.n_heads + h) * call.dim;
-        z[j] = 0;
-      }
-      for (int e = 0; e < call.dim; ++e) {
-        const float x = key[e];
-        WEIR_UNROLL
-        for (int j = 0; j < kRowsAtOnce; ++j) z[j] = fmaf(q[j][e], x, z[j]);
-      }
-      WEIR_UNROLL
-      for (int j = 0; j < kRowsAtOnce; ++j) {
-        const int64_t r = row + j;
-        if (r >= call.row_end || Lane() >= n || slot > LastSlot(call, head, r) || slot < FirstSlot(head, r)) continue;
-        of_head = Reduce(max_rows, of_head, expf(Capped(z[j], call.softcap) - call.lse[r * call.n_heads + h]));
-      }
-    }
-    parts[WarpIdx() * kTileSlots + Lane()] = of_head;
-    Barrier();
-    float sum = 0;
-    for (int w = 0; w < NumWarps(); ++w) sum = Reduce(max_rows, sum, parts[w * kTileSlots + Lane()]);
-    total = Reduce(max_heads, total, sum);
-    Barrier();
-  }
-  if (WarpIdx() > 0 || Lane() >= n) return;
+// Reduced over rows and over the heads of a KV head.
+WEIR_DEVICE void Deliver(const AttentionCall& call, const ScoreCall& score, const ScoreOuts& outs, int64_t slot,
+                         float total) {
   if (score.apart != nullptr) {
     score.apart[(call.kv_begin + BlockIdxY()) * score.max_slots + slot] = total;
   } else {
     Write(score, total, call.group, outs.out[BlockIdxY()] + slot);
+  }
+}
+
+WEIR_DEVICE bool Sees(const AttentionCall& call, const HeadSlots& head, int row, int slot) {
+  return slot <= LastSlot(call, head, row) && slot >= FirstSlot(head, row);
+}
+
+// Block (slots, KV head): each thread has a slot, of which few queries left their scores.
+WEIR_KERNEL void ScoreFew(AttentionCall call, SegmentHeads heads, ScoreCall score, ScoreOuts outs) {
+  const HeadSlots& head = heads.head[BlockIdxY()];
+  const int slot = static_cast<int>(GlobalThread());
+  if (slot >= head.n_slots) return;
+  const bool max_rows = score.rows == RowReduce::kMax, max_heads = score.heads == HeadReduce::kMax;
+  float total = 0;
+  for (int g = 0; g < call.group; ++g) {
+    const int h = (call.kv_begin + BlockIdxY()) * call.group + g;
+    float* kept = score.sums + h * score.max_slots + slot;
+    float of_head = score.first ? 0.0f : *kept;
+    for (int row = call.row_begin; row < call.row_end; ++row) {
+      if (!Sees(call, head, row, slot)) continue;
+      const float z = call.z[(static_cast<int64_t>(row - call.row_begin) * call.n_heads + h) * call.z_stride + slot];
+      of_head = Reduce(max_rows, of_head, expf(z - call.lse[static_cast<int64_t>(row) * call.n_heads + h]));
+    }
+    if (!score.last) *kept = of_head;
+    total = Reduce(max_heads, total, of_head);
+  }
+  if (score.last) Deliver(call, score, outs, slot, total);
+}
+
+constexpr int kManyThreads = 256, kSlotsOfWarp = 16;
+constexpr int kSlots = kManyThreads / kWarp * kSlotsOfWarp;
+constexpr int kRows = 64;   // whose queries of one head are copied at once
+constexpr int kAtOnce = 4;  // products that do not wait for each other
+
+template <int kDim>
+struct QueryTile {
+  uint16_t q[kRows][kDim + 8];  // eight rows begin in different banks
+};
+
+// Rows beyond the declared ones are copies of the last.
+template <int kDim>
+WEIR_DEVICE void CopyQueries(const AttentionCall& call, int64_t h, int row0, QueryTile<kDim>& tile) {
+  constexpr int kParts = kDim / 8;
+  WEIR_UNROLL
+  for (int i = 0; i < kRows * kParts / kManyThreads; ++i) {
+    const int at = ThreadIdx() + i * kManyThreads, r = at / kParts, e = at % kParts * 8;
+    const int64_t row = row0 + r < call.row_end ? row0 + r : call.row_end - 1;
+    CopyAsync<16>(&tile.q[r][e], call.half_q + (row * call.n_heads + h) * kDim + e);
+  }
+  CommitCopies();
+}
+
+// Block (slots, KV head), over keys as halves: a warp has 16 slots, which meet the queries of the declared rows on the
+// matrix units.
+template <int kDim>
+WEIR_KERNEL WEIR_SHARING(kManyThreads, 2) void ScoreMany(AttentionCall call, SegmentHeads heads, ScoreCall score,
+                                                         ScoreOuts outs) {
+  constexpr int kSteps = kDim / 16;
+  auto* tiles = reinterpret_cast<QueryTile<kDim>*>(SharedMemory());
+  const HeadSlots& head = heads.head[BlockIdxY()];
+  const int slot0 = BlockIdx() * kSlots;
+  if (slot0 >= head.n_slots) return;
+  const int first_head = (call.kv_begin + BlockIdxY()) * call.group;
+  // A turn is a head's next rows.
+  const int turns_of_head = (call.row_end - call.row_begin + kRows - 1) / kRows, turns = turns_of_head * call.group;
+  CopyQueries<kDim>(call, first_head, call.row_begin, tiles[0]);
+  const int g = Lane() / 4, t = Lane() % 4;
+  int slot[2];
+  uint32_t key[kSteps][4];
+  WEIR_UNROLL
+  for (int j = 0; j < 2; ++j) {
+    slot[j] = slot0 + WarpIdx() * kSlotsOfWarp + g + 8 * j;
+    const int64_t known = slot[j] < head.n_slots ? slot[j] : head.n_slots - 1;
+    const auto* from = reinterpret_cast<const uint32_t*>(head.k + known * kDim * 2);
+    WEIR_UNROLL
+    for (int step = 0; step < kSteps; ++step) {
+      key[step][j] = from[step * 8 + t];
+      key[step][j + 2] = from[step * 8 + 4 + t];
+    }
+  }
+  const bool max_rows = score.rows == RowReduce::kMax, max_heads = score.heads == HeadReduce::kMax;
+  float total[2] = {0, 0}, of_head[2] = {0, 0};
+  for (int turn = 0; turn < turns; ++turn) {
+    const int h = first_head + turn / turns_of_head, row0 = call.row_begin + turn % turns_of_head * kRows;
+    const QueryTile<kDim>& tile = tiles[turn % 2];
+    WaitCopies<0>();
+    Barrier();  // the tile is there, and nobody reads the one before it
+    if (turn + 1 < turns) {
+      CopyQueries<kDim>(call, first_head + (turn + 1) / turns_of_head,
+                        call.row_begin + (turn + 1) % turns_of_head * kRows, tiles[(turn + 1) % 2]);
+    }
+    for (int column0 = 0; column0 < kRows && row0 + column0 < call.row_end; column0 += 8 * kAtOnce) {
+      float lse[kAtOnce][2], z[kAtOnce][4];
+      WEIR_UNROLL
+      for (int c = 0; c < kAtOnce; ++c) {
+        WEIR_UNROLL
+        for (int i = 0; i < 4; ++i) z[c][i] = 0;
+        WEIR_UNROLL
+        for (int i = 0; i < 2; ++i) {
+          const int row = row0 + column0 + 8 * c + 2 * t + i, known = row < call.row_end ? row : call.row_end - 1;
+          lse[c][i] = call.lse[static_cast<int64_t>(known) * call.n_heads + h];
+        }
+      }
+      WEIR_UNROLL
+      for (int step = 0; step < kSteps; step += 2) {
+        uint32_t right[kAtOnce][4];
+        WEIR_UNROLL
+        for (int c = 0; c < kAtOnce; ++c) {
+          LoadMatrices(right[c], &tile.q[column0 + 8 * c + Lane() % 8][step * 16 + Lane() / 8 * 8]);
+        }
+        WEIR_UNROLL
+        for (int c = 0; c < kAtOnce; ++c) MmaF16(z[c], key[step], right[c]);
+        WEIR_UNROLL
+        for (int c = 0; c < kAtOnce; ++c) MmaF16(z[c], key[step + 1], right[c] + 2);
+      }
+      WEIR_UNROLL
+      for (int i = 0; i < 4 * kAtOnce; ++i) {
+        const int c = i / 4, j = i % 4 / 2, row = row0 + column0 + 8 * c + 2 * t + i % 2;
+        if (row >= call.row_end || !Sees(call, head, row, slot[j])) continue;
+        const float weight = Exp2((Capped(z[c][i % 4], call.softcap) - lse[c][i % 2]) * kLog2OfE);
+        of_head[j] = Reduce(max_rows, of_head[j], weight);
+      }
+    }
+    if ((turn + 1) % turns_of_head != 0) continue;
+    WEIR_UNROLL
+    for (int j = 0; j < 2; ++j) {
+      // The four lanes of a slot have different rows.
+      of_head[j] = Reduce(max_rows, of_head[j], ShuffleXor(of_head[j], 1));
+      of_head[j] = Reduce(max_rows, of_head[j], ShuffleXor(of_head[j], 2));
+      total[j] = Reduce(max_heads, total[j], of_head[j]);
+      of_head[j] = 0;
+    }
+  }
+  WEIR_UNROLL
+  for (int j = 0; j < 2; ++j) {
+    if (t == 0 && slot[j] < head.n_slots) Deliver(call, score, outs, slot[j], total[j]);
   }
 }
 
@@ -91,48 +183,56 @@ WEIR_KERNEL void PutTogether(ScoreCall score, int32_t n_kv_heads, int32_t n_head
   Write(score, total, n_heads, out + slot);
 }
 
-// The statistics of a call whose queries and sums are in scratch.
-void Score(Device& device, const ColumnScoresArgs& args, const AttentionScratch& scratch) {
-  const AttentionArgs& attention = args.attention;
-  const AttentionSegment& segment = attention.segments[0];
-  AttentionCall call = CallOf(attention, segment, scratch);
-  call.row_begin = static_cast<int32_t>(args.row_begin);
-  call.row_end = static_cast<int32_t>(args.row_end);
-  int64_t most = 0;
-  for (int64_t kv = 0; kv < attention.n_kv_heads; ++kv) most = segment.n_slots[kv] > most ? segment.n_slots[kv] : most;
-  ScoreCall score = {args.rows,   args.heads, args.accumulate,
-                     args.weight, most,       args.all_heads ? scratch.heads : nullptr};
-  for (int64_t kv = 0; kv < attention.n_kv_heads; kv += kHeadsALaunch) {
-    const int64_t left = attention.n_kv_heads - kv, n = left < kHeadsALaunch ? left : kHeadsALaunch;
-    call.kv_begin = static_cast<int32_t>(kv);
-    ScoreOuts outs = {};
-    for (int64_t i = 0; i < n && !args.all_heads; ++i) outs.out[i] = device.Mine(args.out[kv + i]);
-    const int64_t shared = 4 * (kTileSlots * (attention.head_dim + 1) + kAttentionThreads);
-    device.Launch(ScoreTile, Grid{Blocks(most, kTileSlots), n}, kAttentionThreads, shared, call,
-                  HeadsOf(device, attention, segment, kv, n), score, outs);
-  }
-  if (!args.all_heads) return;
-  device.Launch(PutTogether, Grid{Blocks(most, kAttentionThreads)}, kAttentionThreads, 0, score,
-                static_cast<int32_t>(attention.n_kv_heads), static_cast<int32_t>(attention.n_heads), most,
-                device.Mine(args.out[0]));
+ScoreCall CallOf(const ColumnScoresArgs& args, const AttentionScratch& scratch) {
+  ScoreCall out;
+  out.rows = args.rows;
+  out.heads = args.heads;
+  out.accumulate = args.accumulate;
+  out.weight = args.weight;
+  out.max_slots = scratch.max_slots;
+  out.sums = scratch.sums;
+  out.apart = args.all_heads ? scratch.heads : nullptr;
+  return out;
+}
+
+ScoreOuts OutsOf(Device& device, const ColumnScoresArgs& args, const AttentionCall& call) {
+  ScoreOuts out = {};
+  for (int32_t i = 0; i < call.n_kv && !args.all_heads; ++i) out.out[i] = device.Mine(args.out[call.kv_begin + i]);
+  return out;
 }
 
 }  // namespace
 
-void ColumnScores(Device& device, const ColumnScoresArgs& args) {
-  AttentionArgs attention = args.attention;
-  attention.out = nullptr;  // only the sums are wanted
-  attention.scratch = device.Mine(static_cast<uint8_t*>(args.scratch));
-  device.Mine(attention.q);
-  const AttentionScratch scratch = ScratchOf(attention, RowsOf(attention));
-  Attend(device, attention, attention.segments[0], scratch, args.row_begin, args.row_end);
-  Score(device, args, scratch);
+void ScoreFewRows(Device& device, const AttentionCall& call, const SegmentHeads& heads, const ColumnScoresArgs& args,
+                  const AttentionScratch& scratch) {
+  ScoreCall score = CallOf(args, scratch);
+  score.first = call.row_begin == args.row_begin;
+  score.last = call.row_end == args.row_end;
+  device.Launch(ScoreFew, Grid{Blocks(MostSlots(call, heads), kAttentionThreads), call.n_kv}, kAttentionThreads, 0,
+                call, heads, score, OutsOf(device, args, call));
 }
 
-void AttentionWithScores(Device& device, const AttentionArgs& args, std::span<const ColumnScoresArgs> scores) {
-  Attention(device, args);
-  const AttentionScratch scratch = ScratchOf(args, RowsOf(args));
-  for (const ColumnScoresArgs& segment : scores) Score(device, segment, scratch);
+void ScoreManyRows(Device& device, const AttentionCall& call, const SegmentHeads& halves, const ColumnScoresArgs& args,
+                   const AttentionScratch& scratch) {
+  AttentionCall votes = call;
+  votes.row_begin = static_cast<int32_t>(args.row_begin);
+  votes.row_end = static_cast<int32_t>(args.row_end);
+  const Grid grid = {Blocks(MostSlots(call, halves), kSlots), call.n_kv};
+  const ScoreCall score = CallOf(args, scratch);
+  const ScoreOuts outs = OutsOf(device, args, call);
+  if (call.dim == 64) {
+    device.Launch(ScoreMany<64>, grid, kManyThreads, 2 * sizeof(QueryTile<64>), votes, halves, score, outs);
+  } else {
+    device.Launch(ScoreMany<128>, grid, kManyThreads, 2 * sizeof(QueryTile<128>), votes, halves, score, outs);
+  }
+}
+
+void ScoreAllHeads(Device& device, const ColumnScoresArgs& args, const AttentionScratch& scratch) {
+  const AttentionArgs& attention = args.attention;
+  const int64_t n = attention.segments[0].n_slots[0];  // all heads have as many
+  device.Launch(PutTogether, Grid{Blocks(n, kAttentionThreads)}, kAttentionThreads, 0, CallOf(args, scratch),
+                static_cast<int32_t>(attention.n_kv_heads), static_cast<int32_t>(attention.n_heads), n,
+                device.Mine(args.out[0]));
 }
 
 }  // namespace weir::WEIR_GPU

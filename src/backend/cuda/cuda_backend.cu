@@ -102,7 +102,7 @@ class DeviceBackend final : public Backend {
     return WEIR_GPU::AttentionScratchBytes(shape);
   }
   int64_t ColumnScoresScratchBytes(const AttentionShape& shape) const override {
-    return WEIR_GPU::AttentionScratchBytes(shape);
+    return WEIR_GPU::ColumnScoresScratchBytes(shape);
   }
 
  private:

@@ -18,6 +18,8 @@
 #define WEIR_DEVICE __device__ __forceinline__
 #define WEIR_BOTH __host__ __device__
 #define WEIR_UNROLL _Pragma("unroll")
+#define WEIR_PRAGMA(text) _Pragma(#text)
+#define WEIR_UNROLL_BY(n) WEIR_PRAGMA(unroll(n))
 // For the twin, which checks that threads that meet come from the same call.
 #define WEIR_CALLER_PARAM
 #define WEIR_CALLER
@@ -75,6 +77,49 @@ WEIR_DEVICE void MmaF16(float c[4], const uint32_t a[4], const uint32_t b[2]) {
   asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// Four 8 x 8 matrices of halves from shared memory: lanes 8j .. 8j+7 give the 16-byte aligned addresses of matrix j's
+// rows. With g = lane / 4 and t = lane % 4: out[j] is row g, columns 2t, 2t+1 of matrix j; transposed, rows 2t, 2t+1 of
+// column g.
+WEIR_DEVICE void LoadMatrices(uint32_t out[4], const uint16_t* row) {
+  const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(row));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+               : "r"(at)
+               : "memory");
+}
+WEIR_DEVICE void LoadTransposed(uint32_t out[4], const uint16_t* row) {
+  const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(row));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+               : "r"(at)
+               : "memory");
+}
+
+// Copies 4, 8 or 16 aligned bytes from device to shared memory. The thread's copies since its last CommitCopies() form
+// a group; WaitCopies() returns when at most so many of its groups have not ended. Other threads see them after a
+// barrier.
+template <int kBytes>
+WEIR_DEVICE void CopyAsync(void* to, const void* from) {
+  const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(to));
+  if constexpr (kBytes == 16) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(at), "l"(from), "n"(kBytes) : "memory");
+  }
+}
+WEIR_DEVICE void CommitCopies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int kPending>
+WEIR_DEVICE void WaitCopies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
+
+// 2^x, to 2 units in the last place; 0 where the result is subnormal.
+WEIR_DEVICE float Exp2(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
 }
 
 // CUDA starts a kernel by its address alone (the twin calls it, and also needs the types of its parameters).

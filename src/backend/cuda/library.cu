@@ -130,15 +130,44 @@ bool Library::Multiply(DType type, const void* x, int64_t x_stride, int64_t n_ro
 #else
 
 namespace weir::twin {
+namespace {
 
-struct Library::State {};
+// The library's product with its roundings: a thread an element.
+WEIR_KERNEL void MultiplyEach(DType type, const uint16_t* x, int64_t x_stride, int64_t n_in, const uint16_t* w,
+                              int64_t w_stride, int64_t n_out, int64_t n, const float* scale, float* y,
+                              int64_t y_stride, bool accumulate) {
+  const int64_t i = GlobalThread();
+  if (i >= n) return;
+  const int64_t r = i / n_out, o = i % n_out;
+  float sum = 0;
+  for (int64_t k = 0; k < n_in; ++k) {
+    const uint16_t a = x[r * x_stride + k], b = w[o * w_stride + k];
+    sum += type == DType::kF16 ? HalfToFloat(a) * HalfToFloat(b) : Bf16ToFloat(a) * Bf16ToFloat(b);
+  }
+  if (scale != nullptr) sum *= *scale;
+  y[r * y_stride + o] = accumulate ? y[r * y_stride + o] + sum : sum;
+}
 
-Result<std::unique_ptr<Library>> Library::Make(Device&, Ledger&) { return std::unique_ptr<Library>(new Library); }
+}  // namespace
+
+struct Library::State {
+  Device* device = nullptr;
+};
+
+Result<std::unique_ptr<Library>> Library::Make(Device& device, Ledger&) {
+  std::unique_ptr<Library> out(new Library);
+  out->state_ = std::make_unique<State>(State{&device});
+  return Result<std::unique_ptr<Library>>(std::move(out));
+}
 Library::~Library() = default;
-bool Library::Has(DType) const { return false; }
-bool Library::Multiply(DType, const void*, int64_t, int64_t, int64_t, const void*, int64_t, int64_t, const float*,
-                       float*, int64_t, bool) {
-  return false;
+bool Library::Has(DType type) const { return type == DType::kF16 || type == DType::kBF16; }
+bool Library::Multiply(DType type, const void* x, int64_t x_stride, int64_t n_rows, int64_t n_in, const void* w,
+                       int64_t w_stride, int64_t n_out, const float* scale, float* y, int64_t y_stride,
+                       bool accumulate) {
+  const int64_t n = n_rows * n_out;
+  state_->device->Launch(MultiplyEach, Grid{Blocks(n, 256)}, 256, 0, type, static_cast<const uint16_t*>(x), x_stride,
+                         n_in, static_cast<const uint16_t*>(w), w_stride, n_out, n, scale, y, y_stride, accumulate);
+  return true;
 }
 
 }  // namespace weir::twin

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The vendor's matrix products, for plain weights and many rows. The twin has none and uses its own loops.
+// The vendor's matrix products, for plain weights and many rows. The twin has a kernel in their
+// place, for 16-bit weights, with the same roundings.
 #pragma once
 
 #include <memory>

@@ -60,9 +60,11 @@ void Product(Device& device, Library& library, Activations& x, const DeviceMatri
 void MatMul(Device& device, Library& library, const MatMulArgs& args);
 void EmbedRows(Device& device, const Matrix& table, const int32_t* ids, int64_t n, float* out);
 
-// Shared by the products of all layouts: how many rows count as few, and x.codes, x.scales and x.sums, made when first
+// Shared by the products of all layouts: how many rows count as few and x.codes, x.scales and x.sums, made when first
 // used.
 inline constexpr int64_t kFewRows = 8;
+// Rows of weights of a warp.
+WEIR_BOTH constexpr int FewOuts(int64_t n_rows) { return n_rows == 1 ? 1 : 2; }
 void RoundActivations(Device& device, Activations& x);
 
 }  // namespace weir::WEIR_GPU

@@ -33,47 +33,54 @@ WEIR_DEVICE void Widen(const uint4& bytes, float* out) {
   }
 }
 
+// As in planar_weights.cu.
 template <DType kType, int kRows>
 WEIR_KERNEL void Few(const uint8_t* w, int64_t pitch, int64_t n_in, int64_t n_out, const float* x, int64_t x_stride,
                      bool aligned, int64_t n_rows, ProductOut out) {
-  constexpr int kLoad = Plain<kType>::kLoad;
-  const int64_t o = GlobalThread() / kWarp;
+  constexpr int kLoad = Plain<kType>::kLoad, kOuts = FewOuts(kRows);
+  const int64_t o = GlobalThread() / kWarp * kOuts;
   if (o >= n_out) return;
-  const uint8_t* row = w + o * pitch;
-  float sum[kRows];
+  float sum[kRows][kOuts];
   WEIR_UNROLL
-  for (int r = 0; r < kRows; ++r) sum[r] = 0;
+  for (int i = 0; i < kRows * kOuts; ++i) sum[i / kOuts][i % kOuts] = 0;
+  WEIR_UNROLL_BY(kRows == 1 ? 4 : 1)
   for (int64_t k = Lane() * kLoad; k < n_in; k += kWarp * kLoad) {
-    float weight[kLoad];
-    Widen<kType>(*reinterpret_cast<const uint4*>(row + k * Plain<kType>::kBytes), weight);
+    float weight[kOuts][kLoad];
+    WEIR_UNROLL
+    for (int j = 0; j < kOuts; ++j) {
+      const uint8_t* row = w + (o + j < n_out ? o + j : o) * pitch;
+      Widen<kType>(*reinterpret_cast<const uint4*>(row + k * Plain<kType>::kBytes), weight[j]);
+    }
     const bool whole = aligned && k + kLoad <= n_in;
     WEIR_UNROLL
     for (int r = 0; r < kRows; ++r) {
       if (r >= n_rows) continue;
       const float* from = x + r * x_stride + k;
-      WEIR_UNROLL
-      for (int i = 0; i < kLoad; i += 4) {
-        if (whole) {
+      float value[kLoad];
+      if (whole) {
+        WEIR_UNROLL
+        for (int i = 0; i < kLoad; i += 4) {
           const float4 four = *reinterpret_cast<const float4*>(from + i);
-          sum[r] = fmaf(weight[i], four.x, sum[r]);
-          sum[r] = fmaf(weight[i + 1], four.y, sum[r]);
-          sum[r] = fmaf(weight[i + 2], four.z, sum[r]);
-          sum[r] = fmaf(weight[i + 3], four.w, sum[r]);
-        } else {
-          WEIR_UNROLL
-          for (int j = i; j < i + 4; ++j) {
-            if (k + j < n_in) sum[r] = fmaf(weight[j], from[j], sum[r]);
-          }
+          value[i] = four.x, value[i + 1] = four.y, value[i + 2] = four.z, value[i + 3] = four.w;
         }
+      } else {
+        WEIR_UNROLL
+        for (int i = 0; i < kLoad; ++i) value[i] = k + i < n_in ? from[i] : 0.0f;
+      }
+      WEIR_UNROLL
+      for (int j = 0; j < kOuts; ++j) {
+        WEIR_UNROLL
+        for (int i = 0; i < kLoad; ++i) sum[r][j] = fmaf(weight[j][i], value[i], sum[r][j]);
       }
     }
   }
   WEIR_UNROLL
-  for (int r = 0; r < kRows; ++r) {
-    float total = WarpSum(sum[r]);
-    if (Lane() != 0 || r >= n_rows) continue;
-    float* y = out.y + r * out.y_stride + o;
-    if (out.bias != nullptr) total += out.bias[o];
+  for (int i = 0; i < kRows * kOuts; ++i) {
+    const int r = i / kOuts, j = i % kOuts;
+    float total = WarpSum(sum[r][j]);
+    if (Lane() != 0 || r >= n_rows || o + j >= n_out) continue;
+    float* y = out.y + r * out.y_stride + o + j;
+    if (out.bias != nullptr) total += out.bias[o + j];
     if (out.accumulate) total += *y;
     *y = total;
   }
@@ -84,10 +91,10 @@ constexpr int kThreads = 128;
 template <DType kType>
 void Run(Device& device, const Activations& x, const uint8_t* w, int64_t pitch, int64_t n_out, ProductOut out) {
   const bool aligned = x.x_stride % 4 == 0 && reinterpret_cast<uintptr_t>(x.x) % 16 == 0;
-  const Grid grid = {Blocks(n_out, kThreads / kWarp)};
   for (int64_t r = 0; r < x.n_rows; r += kFewRows) {
     const int64_t n = x.n_rows - r < kFewRows ? x.n_rows - r : kFewRows;
     const float* rows = x.x + r * x.x_stride;
+    const Grid grid = {Blocks(n_out, kThreads / kWarp * FewOuts(n))};
     if (n == 1) {
       device.Launch(Few<kType, 1>, grid, kThreads, 0, w, pitch, x.n_in, n_out, rows, x.x_stride, aligned, n, out);
     } else {

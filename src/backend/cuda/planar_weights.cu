@@ -25,40 +25,52 @@ WEIR_DEVICE void Store(const ProductOut& out, int64_t r, int64_t o, float value)
   *y = value;
 }
 
-// Few rows: every lane takes one block of the row of weights, neighbouring lanes neighbouring blocks.
+// Few rows: every lane takes one block of the warp's rows of weights, neighbouring lanes neighbouring blocks. One row
+// of activations is bound by the weights' way to the multiprocessors: the loads of several blocks are in flight. Of
+// more rows, each loaded block serves two rows of weights.
 template <DType kType, int kRows>
 WEIR_KERNEL void Few(Planar w, int64_t first, int64_t n_out, Rounded x, int64_t n_rows, ProductOut out) {
   constexpr PlanarFormat kFormat = kPlanarFormat<kType>;
-  const int64_t o = GlobalThread() / kWarp;
+  constexpr int kOuts = FewOuts(kRows);
+  const int64_t o = GlobalThread() / kWarp * kOuts;
   if (o >= n_out) return;
-  float sum[kRows];
+  float sum[kRows][kOuts];
   WEIR_UNROLL
-  for (int r = 0; r < kRows; ++r) sum[r] = 0;
+  for (int i = 0; i < kRows * kOuts; ++i) sum[i / kOuts][i % kOuts] = 0;
+  WEIR_UNROLL_BY(kRows == 1 ? 4 : 1)
   for (int64_t b = Lane(); b < w.n_blocks; b += kWarp) {
-    const int64_t block = (first + o) * w.n_blocks + b;
-    uint32_t words[kPlanarWords];
-    LoadWords<kType>(w, block, words);
-    const BlockScale scale = ScaleOf<kType>(w, block);
+    uint32_t words[kOuts][kPlanarWords];
+    BlockScale scale[kOuts];
+    WEIR_UNROLL
+    for (int i = 0; i < kOuts; ++i) {
+      const int64_t row = o + i < n_out ? o + i : o, block = (first + row) * w.n_blocks + b;
+      LoadWords<kType>(w, block, words[i]);
+      scale[i] = ScaleOf<kType>(w, block);
+    }
     WEIR_UNROLL
     for (int r = 0; r < kRows; ++r) {
       if (r >= n_rows) continue;
       const int64_t at = r * w.n_blocks + b;
       const uint4* codes = reinterpret_cast<const uint4*>(x.codes + at * kPlanarBlock);
       const uint4 low = codes[0], high = codes[1];
-      const int dot0 = Dot4(words[0], low.x, Dot4(words[1], low.y, Dot4(words[2], low.z, Dot4(words[3], low.w, 0))));
-      const int dot1 =
-          Dot4(words[4], high.x, Dot4(words[5], high.y, Dot4(words[6], high.z, Dot4(words[7], high.w, 0))));
-      float value = kFormat.two_scales
-                        ? fmaf(scale.a[0], static_cast<float>(dot0), scale.a[1] * static_cast<float>(dot1))
-                        : scale.a[0] * static_cast<float>(dot0 + dot1);
-      if (kFormat.minimum) value = fmaf(scale.m, static_cast<float>(x.sums[at]), value);
-      sum[r] = fmaf(x.scales[at], value, sum[r]);
+      const float x_scale = x.scales[at], x_sum = kFormat.minimum ? static_cast<float>(x.sums[at]) : 0.0f;
+      WEIR_UNROLL
+      for (int i = 0; i < kOuts; ++i) {
+        const uint32_t* word = words[i];
+        const int dot0 = Dot4(word[0], low.x, Dot4(word[1], low.y, Dot4(word[2], low.z, Dot4(word[3], low.w, 0))));
+        const int dot1 = Dot4(word[4], high.x, Dot4(word[5], high.y, Dot4(word[6], high.z, Dot4(word[7], high.w, 0))));
+        float value = kFormat.two_scales
+                          ? fmaf(scale[i].a[0], static_cast<float>(dot0), scale[i].a[1] * static_cast<float>(dot1))
+                          : scale[i].a[0] * static_cast<float>(dot0 + dot1);
+        if (kFormat.minimum) value = fmaf(scale[i].m, x_sum, value);
+        sum[r][i] = fmaf(x_scale, value, sum[r][i]);
+      }
     }
   }
   WEIR_UNROLL
-  for (int r = 0; r < kRows; ++r) {
-    const float total = WarpSum(sum[r]);
-    if (Lane() == 0 && r < n_rows) Store(out, r, o, total);
+  for (int i = 0; i < kRows * kOuts; ++i) {
+    const float total = WarpSum(sum[i / kOuts][i % kOuts]);
+    if (Lane() == 0 && i / kOuts < n_rows && o + i % kOuts < n_out) Store(out, i / kOuts, o + i % kOuts, total);
   }
 }
 
@@ -200,7 +212,7 @@ constexpr int kEmbedThreads = 256;
 template <DType kType>
 void Run(Device& device, const Activations& x, const Planar& w, int64_t first, int64_t n_out, const ProductOut& out) {
   const Rounded rounded = {x.codes, x.scales, x.sums};
-  const Grid few = {Blocks(n_out, kFewThreads / kWarp)};
+  const Grid few = {Blocks(n_out, kFewThreads / kWarp * FewOuts(x.n_rows))};
   if (x.n_rows == 1) {
     device.Launch(Few<kType, 1>, few, kFewThreads, 0, w, first, n_out, rounded, x.n_rows, out);
   } else if (x.n_rows <= kFewRows) {

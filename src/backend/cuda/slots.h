@@ -19,6 +19,44 @@ WEIR_DEVICE float SlotElement(DType type, const uint8_t* slot, int64_t e) {
          HalfToFloat(*reinterpret_cast<const uint16_t*>(block));
 }
 
+// N floats from a 16-byte aligned address, or one from any.
+template <int kN>
+WEIR_DEVICE void LoadFloats(const float* from, float out[kN]) {
+  if constexpr (kN == 1) {
+    out[0] = *from;
+  } else {
+    WEIR_UNROLL
+    for (int i = 0; i < kN; i += 4) {
+      const float4 four = *reinterpret_cast<const float4*>(from + i);
+      out[i] = four.x, out[i + 1] = four.y, out[i + 2] = four.z, out[i + 3] = four.w;
+    }
+  }
+}
+
+// Elements e .. e + kN of a slot; kN is 1 or 8. Of 8, e is a multiple, and the slot is 16-byte aligned (Q8_0: 2).
+template <int kN>
+WEIR_DEVICE void SlotElements(DType type, const uint8_t* slot, int e, float out[kN]) {
+  if constexpr (kN == 1) {
+    out[0] = SlotElement(type, slot, e);
+  } else if (type == DType::kF16) {
+    const uint4 halves = *reinterpret_cast<const uint4*>(slot + 2 * e);
+    const uint32_t words[4] = {halves.x, halves.y, halves.z, halves.w};
+    WEIR_UNROLL
+    for (int i = 0; i < kN; ++i) out[i] = HalfToFloat(static_cast<uint16_t>(words[i / 2] >> (i % 2 * 16)));
+  } else if (type == DType::kF32) {
+    LoadFloats<kN>(reinterpret_cast<const float*>(slot) + e, out);
+  } else {
+    const auto* block = reinterpret_cast<const uint16_t*>(slot + e / 32 * static_cast<int>(sizeof(BlockQ8_0)));
+    const float scale = HalfToFloat(block[0]);
+    WEIR_UNROLL
+    for (int i = 0; i < kN; i += 2) {
+      const uint16_t two = block[1 + (e % 32 + i) / 2];
+      out[i] = static_cast<float>(static_cast<int8_t>(two & 0xff)) * scale;
+      out[i + 1] = static_cast<float>(static_cast<int8_t>(two >> 8)) * scale;
+    }
+  }
+}
+
 // The tables of a RopeTable (RopeTable::Pack()).
 struct Angles {
   const float* off_cos = nullptr;
@@ -50,6 +88,22 @@ WEIR_DEVICE void AngleAt(const Angles& angles, int64_t pos, int p, float* cosine
               os = angles.off_sin[off];
   *cosine = (bc * oc - bs * os) * angles.magnitude;
   *sine = (bs * oc + bc * os) * angles.magnitude;
+}
+
+// The same of kN pairs, with aligned loads (LoadFloats()).
+template <int kN>
+WEIR_DEVICE void AnglesAt(const Angles& angles, int pos, int p, float cosine[kN], float sine[kN]) {
+  const int base = pos / kRopeTile * angles.n_pairs + p, off = pos % kRopeTile * angles.n_pairs + p;
+  float bc[kN], bs[kN], oc[kN], os[kN];
+  LoadFloats<kN>(angles.base_cos + base, bc);
+  LoadFloats<kN>(angles.base_sin + base, bs);
+  LoadFloats<kN>(angles.off_cos + off, oc);
+  LoadFloats<kN>(angles.off_sin + off, os);
+  WEIR_UNROLL
+  for (int i = 0; i < kN; ++i) {
+    cosine[i] = fmaf(bc[i], oc[i], -(bs[i] * os[i])) * angles.magnitude;
+    sine[i] = fmaf(bs[i], oc[i], bc[i] * os[i]) * angles.magnitude;
+  }
 }
 
 }  // namespace weir::WEIR_GPU

@@ -5,6 +5,7 @@
 #include <ucontext.h>
 #include <csetjmp>
 #include <cstring>
+#include <deque>
 #include <memory>
 #include <vector>
 
@@ -23,6 +24,9 @@ struct Fiber {
   std::unique_ptr<uint8_t[]> stack;
   ucontext_t context;
   std::jmp_buf at;
+  std::deque<PendingCopy> copies;
+  std::deque<int> groups;  // how many of the copies each has
+  int ungrouped = 0;
   bool started = false;
   bool done = true;
 };
@@ -162,6 +166,42 @@ int ShuffleXor(int value, int lanes, Where caller) {
   return value;
 }
 
+void ExchangeRows(uint32_t out[4], const uint4& mine, bool transposed, Where caller) {
+  const uint4 row = mine;
+  Exchange(&row, sizeof(row), caller);
+  const int lane = ThreadIdx() % kWarp, g = lane / 4, t = lane % 4;
+  for (int j = 0; j < 4; ++j) {
+    uint16_t halves[2];
+    for (int i = 0; i < 2; ++i) {
+      const void* from = FromLane(8 * j + (transposed ? 2 * t + i : g));
+      std::memcpy(&halves[i], static_cast<const uint8_t*>(from) + 2 * (transposed ? g : 2 * t + i), 2);
+    }
+    out[j] = static_cast<uint32_t>(halves[0]) | static_cast<uint32_t>(halves[1]) << 16;
+  }
+}
+
+void BeginCopy(const PendingCopy& copy) {
+  Fiber& fiber = Now().fibers[Now().thread];
+  fiber.copies.push_back(copy);
+  ++fiber.ungrouped;
+}
+
+void CommitCopies() {
+  Fiber& fiber = Now().fibers[Now().thread];
+  fiber.groups.push_back(fiber.ungrouped);
+  fiber.ungrouped = 0;
+}
+
+bool EndCopy(int n_pending, PendingCopy* copy) {
+  Fiber& fiber = Now().fibers[Now().thread];
+  while (std::ssize(fiber.groups) > n_pending && fiber.groups.front() == 0) fiber.groups.pop_front();
+  if (std::ssize(fiber.groups) <= n_pending) return false;
+  *copy = fiber.copies.front();
+  fiber.copies.pop_front();
+  --fiber.groups.front();
+  return true;
+}
+
 void AtomicMax(uint32_t* to, uint32_t value) { *to = value > *to ? value : *to; }
 
 int Dot4(uint32_t a, uint32_t b, int sum) {
@@ -228,7 +268,12 @@ Status RunGrid(Grid grid, int threads, int64_t shared_bytes, const std::function
     for (b.y = 0; b.y < grid.y; ++b.y) {
       for (b.x = 0; b.x < grid.x; ++b.x) {
         b.shared.assign(static_cast<size_t>(shared_bytes) + 16 + kFence, 0xff);
-        for (int t = 0; t < threads; ++t) b.fibers[t].done = false;
+        for (int t = 0; t < threads; ++t) {
+          b.fibers[t].done = false;
+          b.fibers[t].copies.clear();
+          b.fibers[t].groups.clear();
+          b.fibers[t].ungrouped = 0;
+        }
         b.barrier.arrived = 0;
         for (Warp& warp : b.warps) warp.exchange.arrived = warp.barrier.arrived = 0;
         WatchBlock(SharedMemory(), shared_bytes);

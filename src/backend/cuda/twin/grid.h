@@ -3,6 +3,7 @@
 #pragma once
 
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <source_location>
@@ -18,6 +19,7 @@
 #define WEIR_DEVICE inline
 #define WEIR_BOTH
 #define WEIR_UNROLL
+#define WEIR_UNROLL_BY(n)
 // The last parameter of a function that meets other threads: where it was called. Threads that meet come from the same
 // call. WEIR_CALLER passes it on, WEIR_AND_CALLER after other arguments.
 #define WEIR_CALLER_PARAM , Where caller = Where::current()
@@ -59,6 +61,60 @@ int ShuffleXor(int value, int lanes, Where caller = Where::current());
 int Dot4(uint32_t a, uint32_t b, int sum);
 void MmaS8(int c[4], const uint32_t a[4], const uint32_t b[2], Where caller = Where::current());
 void MmaF16(float c[4], const uint32_t a[4], const uint32_t b[2], Where caller = Where::current());
+
+// Each lane loads its own row, aligned as the device demands, and hands it to the others.
+inline uint4 LoadRow(const uint16_t* row) {
+  const auto& at = *reinterpret_cast<const uint4*>(row);
+  return {at.x, at.y, at.z, at.w};  // word by word: what is not aligned is reported instead of ending the program
+}
+void ExchangeRows(uint32_t out[4], const uint4& mine, bool transposed, Where caller);
+inline void LoadMatrices(uint32_t out[4], const uint16_t* row, Where caller = Where::current()) {
+  ExchangeRows(out, LoadRow(row), false, caller);
+}
+inline void LoadTransposed(uint32_t out[4], const uint16_t* row, Where caller = Where::current()) {
+  ExchangeRows(out, LoadRow(row), true, caller);
+}
+
+// A copy that has begun: its bytes are written when the thread waits for it, as late as a device may; until then they
+// are 0xff. So a thread that reads too early reads NaN, and one that still reads the old bytes has a race.
+struct PendingCopy {
+  void* to;
+  const void* from;
+  int n_bytes;
+};
+void BeginCopy(const PendingCopy& copy);
+void CommitCopies();
+// The oldest copy of the thread's groups before the last `n_pending`; false when there is none.
+bool EndCopy(int n_pending, PendingCopy* copy);
+
+template <int kBytes>
+struct alignas(kBytes) Piece {
+  uint32_t words[kBytes / 4];
+};
+template <int kBytes>
+void CopyAsync(void* to, const void* from) {
+  auto& piece = *static_cast<Piece<kBytes>*>(to);
+  for (uint32_t& word : piece.words) word = 0xffffffffu;
+  BeginCopy({to, from, kBytes});
+}
+template <int kBytes>
+void WritePiece(const PendingCopy& copy) {
+  *static_cast<Piece<kBytes>*>(copy.to) = *static_cast<const Piece<kBytes>*>(copy.from);
+}
+template <int kPending>
+void WaitCopies() {
+  PendingCopy copy;
+  while (EndCopy(kPending, &copy)) {
+    if (copy.n_bytes == 16) WritePiece<16>(copy);
+    if (copy.n_bytes == 8) WritePiece<8>(copy);
+    if (copy.n_bytes == 4) WritePiece<4>(copy);
+  }
+}
+
+inline float Exp2(float x) {
+  const float y = std::exp2(x);
+  return y < 0x1p-126f ? 0.0f : y;
+}
 
 inline float FloatOfBits(uint32_t bits) { return std::bit_cast<float>(bits); }
 inline uint32_t BitsOfFloat(float value) { return std::bit_cast<uint32_t>(value); }
