@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The machine's limits: the figures that other benchmarks' rates are compared with. Bytes read per second from working
 // sets of several sizes and in picked pieces, and multiply-adds per second of float, bfloat16 and int8: pairs of bytes,
-// and VNNI, this one from registers alone and with both factors loaded from the first-level cache, as the inner loop of
-// a matrix product does.
+// signed bytes, and VNNI, this one from registers alone and with both factors loaded from the first-level cache, as the
+// inner loop of a matrix product does.
 //
 //   limits_bench --benchmark_repetitions=7 --benchmark_report_aggregates_only=true
 //
@@ -183,33 +183,44 @@ WEIR_BENCH_AVX2 void FloatFmaAvx2(benchmark::State& state) {
       benchmark::Counter(2.0 * 8 * 12 * kSteps * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
 }
 
-// sum += u8 * s8 in pairs of 16 bits: what an int8 product takes without VNNI, as long as sums fit 16 bits.
-WEIR_BENCH_AVX2 __attribute__((always_inline)) inline void PairsAdd(__m256i& sum, __m256i u8, __m256i s8) {
-  asm volatile("" : "+x"(s8));  // equal products are not computed once for all
-  sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(u8, s8));
-  asm("" : "+x"(sum));
+// sum += u8 * s8 in pairs of 16 bits: what an int8 product takes without VNNI, as long as sums fit 16 bits. The
+// instructions themselves: compilers copy sums or compute equal products once.
+WEIR_BENCH_AVX2 inline void PairsAdd(__m256i& sum, __m256i u8, __m256i s8, __m256i) {
+  __m256i pairs;
+  asm("vpmaddubsw %3, %2, %1\n\tvpaddw %1, %0, %0" : "+x"(sum), "=&x"(pairs) : "x"(u8), "x"(s8));
 }
 
-WEIR_BENCH_AVX2 __m256i PairsSteps(__m256i u8, __m256i s8) {
+// sum += s8 * s8 in 32 bits: what it takes where only two products fit 16 bits. One factor's signs move to the other.
+WEIR_BENCH_AVX2 inline void SignedAdd(__m256i& sum, __m256i magnitude, __m256i s8, __m256i ones) {
+  __m256i pairs;
+  asm("vpsignb %2, %3, %1\n\tvpmaddubsw %1, %2, %1\n\tvpmaddwd %1, %4, %1\n\tvpaddd %1, %0, %0"
+      : "+x"(sum), "=&x"(pairs)
+      : "x"(magnitude), "x"(s8), "x"(ones));
+}
+
+template <void (*kAdd)(__m256i&, __m256i, __m256i, __m256i)>
+WEIR_BENCH_AVX2 __m256i Int8Steps(__m256i u8, __m256i s8) {
   // Not an array: compilers keep its loop, and the sums in memory.
+  const __m256i ones = _mm256_set1_epi16(1);
   __m256i a = _mm256_setzero_si256(), b = a, c = a, d = a, e = a, f = a, g = a, h = a;
   for (int step = 0; step < kSteps; ++step) {
-    PairsAdd(a, u8, s8);
-    PairsAdd(b, u8, s8);
-    PairsAdd(c, u8, s8);
-    PairsAdd(d, u8, s8);
-    PairsAdd(e, u8, s8);
-    PairsAdd(f, u8, s8);
-    PairsAdd(g, u8, s8);
-    PairsAdd(h, u8, s8);
+    kAdd(a, u8, s8, ones);
+    kAdd(b, u8, s8, ones);
+    kAdd(c, u8, s8, ones);
+    kAdd(d, u8, s8, ones);
+    kAdd(e, u8, s8, ones);
+    kAdd(f, u8, s8, ones);
+    kAdd(g, u8, s8, ones);
+    kAdd(h, u8, s8, ones);
   }
   const __m256i first = _mm256_add_epi16(_mm256_add_epi16(a, b), _mm256_add_epi16(c, d));
   return _mm256_add_epi16(first, _mm256_add_epi16(_mm256_add_epi16(e, f), _mm256_add_epi16(g, h)));
 }
 
-WEIR_BENCH_AVX2 void PairsRegisters(benchmark::State& state) {
+template <void (*kAdd)(__m256i&, __m256i, __m256i, __m256i)>
+WEIR_BENCH_AVX2 void Int8Registers(benchmark::State& state) {
   for (auto _ : state) {
-    __m256i all = PairsSteps(_mm256_set1_epi8(3), _mm256_set1_epi8(5));
+    __m256i all = Int8Steps<kAdd>(_mm256_set1_epi8(3), _mm256_set1_epi8(5));
     benchmark::DoNotOptimize(all);
   }
   state.counters["ops"] =
@@ -238,7 +249,8 @@ int main(int argc, char** argv) {
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
     OnOneAndAll(benchmark::RegisterBenchmark("fma_f32_avx2/registers", FloatFmaAvx2));
-    OnOneAndAll(benchmark::RegisterBenchmark("int8_avx2/registers", PairsRegisters));
+    OnOneAndAll(benchmark::RegisterBenchmark("int8_avx2/registers", Int8Registers<PairsAdd>));
+    OnOneAndAll(benchmark::RegisterBenchmark("int8_avx2_signed/registers", Int8Registers<SignedAdd>));
   }
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vnni")) {
     OnOneAndAll(benchmark::RegisterBenchmark("fma_f32/registers", FloatFma));

@@ -20,6 +20,9 @@
 // After foreach_target.h: compiled once per target.
 #include "backend/cpu/matmul_blocks-inl.h"
 #include "backend/cpu/matmul_tile-inl.h"
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_SSSE3
+#include "backend/cpu/matmul_unpacked-inl.h"
+#endif
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3_DL
 #include "backend/cpu/matmul_vnni-inl.h"
 #elif HWY_ARCH_ARM_A64

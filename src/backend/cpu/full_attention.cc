@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backend/cpu/unroll.h"
+
 #define HWY_WANT_AVX3_DL
 // Arrays of vectors need vectors of a size known at compile time.
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
@@ -11,8 +13,6 @@
 #define HWY_TARGET_INCLUDE "backend/cpu/full_attention.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
-//
-#include "hwy/contrib/math/math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace weir::cpu::HWY_NAMESPACE {
@@ -21,24 +21,73 @@ namespace hn = hwy::HWY_NAMESPACE;
 using DF = hn::ScalableTag<float>;
 using VF = hn::Vec<DF>;
 
-// Query rows that share every loaded key and value. One vector of sums each: eight chains hide the latency of a
-// multiply-add.
-constexpr int kRows = 8;
+// Query rows that share every loaded key and value, and columns of a panel of keys or values. Six rows times two
+// vectors of columns are enough chains of sums to hide the latency of a multiply-add, and fit the registers.
+constexpr int kRows = 6;
+constexpr int64_t kPanel = 16;
 
-// out[r, j] = sum_i rows[r][i * row_step] * matrix[i, j] for j in [0, n_cols), n_cols and `pitch` are whole vectors.
-HWY_INLINE void RowsTimesMatrix(const float* const* rows, const float* matrix, int64_t n_inner, int64_t n_cols,
-                                float* out) {
+// out[r, j] = sum_i rows[r][i] * matrix[i, j] for the columns of kVecs vectors from `vector` on.
+template <int kVecs>
+HWY_INLINE void TileTimesMatrix(const float* const* rows, const float* matrix, int64_t n_inner, int64_t n_cols,
+                                int64_t vector, float* out) {
   const DF df;
   const int64_t n = static_cast<int64_t>(hn::Lanes(df));
-  for (int64_t j = 0; j < n_cols; j += n) {
-    VF sums[kRows];
-    for (int r = 0; r < kRows; ++r) sums[r] = hn::Zero(df);
-    for (int64_t i = 0; i < n_inner; ++i) {
-      const VF m = hn::Load(df, matrix + i * n_cols + j);
-      for (int r = 0; r < kRows; ++r) sums[r] = hn::MulAdd(hn::Set(df, rows[r][i]), m, sums[r]);
-    }
-    for (int r = 0; r < kRows; ++r) hn::Store(sums[r], df, out + r * n_cols + j);
+  const float* columns[kVecs];
+  for (int v = 0; v < kVecs; ++v) {
+    const int64_t column = (vector + v) * n;
+    columns[v] = matrix + column / kPanel * n_inner * kPanel + column % kPanel;
   }
+  VF sums[kRows][kVecs];
+  WEIR_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    WEIR_UNROLL
+    for (int v = 0; v < kVecs; ++v) sums[r][v] = hn::Zero(df);
+  }
+  for (int64_t i = 0; i < n_inner; ++i) {
+    VF m[kVecs];
+    WEIR_UNROLL
+    for (int v = 0; v < kVecs; ++v) m[v] = hn::Load(df, columns[v] + i * kPanel);
+    WEIR_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      const VF factor = hn::Set(df, rows[r][i]);
+      WEIR_UNROLL
+      for (int v = 0; v < kVecs; ++v) sums[r][v] = hn::MulAdd(factor, m[v], sums[r][v]);
+    }
+  }
+  WEIR_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    WEIR_UNROLL
+    for (int v = 0; v < kVecs; ++v) hn::Store(sums[r][v], df, out + r * n_cols + (vector + v) * n);
+  }
+}
+
+// The same for all n_cols columns, whole panels of [n_inner, kPanel].
+HWY_INLINE void RowsTimesMatrix(const float* const* rows, const float* matrix, int64_t n_inner, int64_t n_cols,
+                                float* out) {
+  const int64_t n_vectors = n_cols / static_cast<int64_t>(hn::Lanes(DF()));
+  int64_t vector = 0;
+  for (; vector + 2 <= n_vectors; vector += 2) TileTimesMatrix<2>(rows, matrix, n_inner, n_cols, vector, out);
+  if (vector < n_vectors) TileTimesMatrix<1>(rows, matrix, n_inner, n_cols, vector, out);
+}
+
+// e^x for x <= 0, with a relative error below 2e-7; zero below -87, where the result would leave the normal numbers.
+// Half the instructions of Highway's, which also takes large numbers.
+HWY_INLINE VF ExpBelowZero(VF x) {
+  const DF df;
+  const hn::RebindToSigned<DF> di;
+  // Adding 1.5 * 2^23 rounds to an integer and leaves it in the lowest bits.
+  const VF round = hn::Set(df, 12582912.0f);
+  const VF rounded = hn::MulAdd(x, hn::Set(df, 1.44269504f), round);
+  const VF n = hn::Sub(rounded, round);
+  VF r = hn::MulAdd(n, hn::Set(df, -0.693145751953125f), x);
+  r = hn::MulAdd(n, hn::Set(df, -1.42860682030941723212e-6f), r);
+  VF poly = hn::Set(df, 1.98527617e-4f);
+  for (const float c : {1.39304355e-3f, 8.33336077e-3f, 4.16664854e-2f, 1.66666672e-1f, 0.5f}) {
+    poly = hn::MulAdd(poly, r, hn::Set(df, c));
+  }
+  const VF power = hn::Add(hn::MulAdd(poly, hn::Mul(r, r), r), hn::Set(df, 1.0f));
+  const VF y = hn::BitCast(df, hn::Add(hn::BitCast(di, power), hn::ShiftLeft<23>(hn::BitCast(di, rounded))));
+  return hn::IfThenElseZero(hn::Ge(x, hn::Set(df, -87.0f)), y);
 }
 
 // Turns scores into exp(scale * (score - largest)) and returns the sum. Columns from n_kv on become zero.
@@ -47,14 +96,19 @@ HWY_INLINE float ExpRow(float* scores, int64_t n_kv, int64_t n_cols, float scale
   const int64_t n = static_cast<int64_t>(hn::Lanes(df));
   // A negative scale would reverse the order, so scale before finding the largest.
   const VF factor = hn::Set(df, scale);
-  for (int64_t j = 0; j < n_cols; j += n) hn::Store(hn::Mul(hn::Load(df, scores + j), factor), df, scores + j);
-  std::fill(scores + n_kv, scores + n_cols, -3e38f);
-  VF most = hn::Load(df, scores);
-  for (int64_t j = n; j < n_cols; j += n) most = hn::Max(most, hn::Load(df, scores + j));
+  VF most = hn::Set(df, -3e38f);
+  int64_t whole = 0;
+  for (; whole + n <= n_kv; whole += n) {
+    const VF scaled = hn::Mul(hn::Load(df, scores + whole), factor);
+    hn::Store(scaled, df, scores + whole);
+    most = hn::Max(most, scaled);
+  }
+  for (int64_t j = whole; j < n_cols; ++j) scores[j] = j < n_kv ? scores[j] * scale : -3e38f;
+  for (int64_t j = whole; j < n_cols; j += n) most = hn::Max(most, hn::Load(df, scores + j));
   const VF largest = hn::MaxOfLanes(df, most);
   VF sum = hn::Zero(df);
   for (int64_t j = 0; j < n_cols; j += n) {
-    const VF e = hn::Exp(df, hn::Sub(hn::Load(df, scores + j), largest));
+    const VF e = ExpBelowZero(hn::Sub(hn::Load(df, scores + j), largest));
     hn::Store(e, df, scores + j);
     sum = hn::Add(sum, e);
   }
@@ -85,9 +139,10 @@ HWY_AFTER_NAMESPACE();
 namespace weir::cpu {
 namespace {
 
-constexpr int64_t kRows = 8;
-// The widest vector of any target, in floats: rows padded to it are whole vectors and stay aligned.
-int64_t Pad(int64_t n) { return (n + 15) / 16 * 16; }
+constexpr int64_t kRows = 6;
+// Of keys and values, in floats: the widest vector of any target, so that panels are whole vectors and stay aligned.
+constexpr int64_t kPanel = 16;
+int64_t Pad(int64_t n) { return (n + kPanel - 1) / kPanel * kPanel; }
 
 }  // namespace
 
@@ -104,15 +159,23 @@ void FullAttention(const FullAttentionArgs& args, ThreadPool& pool) {
   float* packed = static_cast<float*>(args.scratch);
   float* blocks = packed + args.n_heads * per_head;
   pool.For(args.n_heads, [&](int64_t h, int) {
-    float* keys = packed + h * per_head;  // [head_dim, kv_cols]
-    float* values = keys + keys_size;     // [n_kv, dim_cols]
-    for (int64_t d = 0; d < args.head_dim; ++d)
-      std::fill(keys + d * kv_cols + args.n_kv, keys + (d + 1) * kv_cols, 0.0f);
+    // Panels of [head_dim, kPanel] for kPanel keys each, and of [n_kv, kPanel] for as many columns of the values.
+    float* keys = packed + h * per_head;
+    float* values = keys + keys_size;
+    if (args.n_kv < kv_cols) std::fill_n(keys + keys_size - args.head_dim * kPanel, args.head_dim * kPanel, 0.0f);
     for (int64_t j = 0; j < args.n_kv; ++j) {
-      const int64_t from = j * args.kv_stride + h * args.head_dim;
-      for (int64_t d = 0; d < args.head_dim; ++d) keys[d * kv_cols + j] = args.k[from + d];
-      std::memcpy(values + j * dim_cols, args.v + from, static_cast<size_t>(args.head_dim) * 4);
-      std::fill(values + j * dim_cols + args.head_dim, values + (j + 1) * dim_cols, 0.0f);
+      const float* from = args.k + j * args.kv_stride + h * args.head_dim;
+      float* to = keys + j / kPanel * args.head_dim * kPanel + j % kPanel;
+      for (int64_t d = 0; d < args.head_dim; ++d) to[d * kPanel] = from[d];
+    }
+    for (int64_t d = 0; d < dim_cols; d += kPanel) {
+      const int64_t n = std::min(kPanel, args.head_dim - d);
+      const float* from = args.v + h * args.head_dim + d;
+      float* to = values + d * args.n_kv;
+      for (int64_t j = 0; j < args.n_kv; ++j, from += args.kv_stride, to += kPanel) {
+        std::memcpy(to, from, static_cast<size_t>(n) * 4);
+        std::fill(to + n, to + kPanel, 0.0f);
+      }
     }
   });
   const int64_t n_blocks = (args.n_q + kRows - 1) / kRows;

@@ -37,9 +37,11 @@ void MatMul(const MatMulArgs& args, ThreadPool& pool) {
   for (const MatMulOut& out : args.outs) all_panels += static_cast<const PackedMatrix*>(out.w)->n_panels();
   const int64_t task_rows = std::min(args.n_rows, kTaskRows);
   const int64_t n_row_tasks = (args.n_rows + task_rows - 1) / task_rows;
-  // A few tasks per thread, so that a late thread does not delay the call; not so small that dispatch dominates. A
-  // multiple of 4 panels keeps the widest register tile of every row count busy.
-  const int64_t by_threads = all_panels * n_row_tasks / (4 * pool.n_threads());
+  // Some tasks per thread, so that a late thread does not delay the call; not so small that dispatch dominates. A
+  // multiple of 4 panels keeps the widest register tile of every row count busy. With few rows a task is a piece of a
+  // stream of weights, which had better be long.
+  const int64_t tasks_per_thread = args.n_rows < 16 ? 4 : 16;
+  const int64_t by_threads = all_panels * n_row_tasks / (tasks_per_thread * pool.n_threads());
   const int64_t by_work = kTaskWork / std::max<int64_t>(1, task_rows * args.n_in * kPanel);
   const int64_t task_panels = (std::clamp(std::max(by_threads, by_work), int64_t{1}, kMaxTaskPanels) + 3) / 4 * 4;
   int64_t n_panel_tasks = 0;

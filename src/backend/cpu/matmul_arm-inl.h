@@ -15,6 +15,7 @@ namespace weir::cpu::HWY_NAMESPACE::dotprod {
 struct Sdot {
   template <int kBits>
   static constexpr int kVecs = 1;
+  static constexpr bool kUnpacks = false;
 
   template <int kBits, int kOffsetLog2, int kRows, int kVecs>
   static HWY_INLINE void Block(const uint8_t* codes, int col, int first, int last, const ActBlock* act,
@@ -59,6 +60,7 @@ namespace weir::cpu::HWY_NAMESPACE::i8mm {
 struct Smmla {
   template <int kBits>
   static constexpr int kVecs = 1;
+  static constexpr bool kUnpacks = false;
 
   template <int kBits, int kOffsetLog2, int kRows, int kVecs>
   static HWY_INLINE void Block(const uint8_t* codes, int col, int first, int last, const ActBlock* act,

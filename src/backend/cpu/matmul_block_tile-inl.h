@@ -4,6 +4,8 @@
 
 // Panels that passes of a few rows read side by side.
 inline constexpr int kStreams = 4;
+// The fewest rows for which weights are unpacked once for all (Dots::kUnpacks).
+inline constexpr int64_t kUnpackedRows = 8;
 
 // Scale and addend of kLanes columns from `col` on, for the first or the second half of block b if halves differ.
 template <PackLayout kLayout>
@@ -56,7 +58,13 @@ HWY_INLINE void BlockTile(const ProductArgs& args, int64_t panel, int64_t row, i
       const uint8_t* codes = panel_codes + (vector + first) / kVectors * panel_bytes;
       const uint8_t* scales = codes + (n_blocks - b) * kLayout.code_bytes();
       const int col = (vector + first) % kVectors * kLanes;
-      if (row == 0 && col == 0) prefetch.Fetch(codes, scales, b);  // later rows find them in a cache
+      if (row == 0 && col == 0) {  // later rows find them in a cache
+        if (kRows >= 4 && (kLayout.bits > 5 || args.n_rows > 4)) {
+          prefetch.FetchNext(codes, scales, b);
+        } else {
+          prefetch.Fetch(codes, scales, b);
+        }
+      }
       WEIR_UNROLL
       for (int half = 0; half < kHalves; ++half) {
         VI dot[kRows][kAtOnce];
@@ -101,9 +109,13 @@ template <PackLayout kLayout, class Dots, class Rest>
 void BlockPanels(const ProductArgs& args) {
   constexpr int kVecs = Dots::template kVecs<UnpackedBits(kLayout)>;
   const int64_t n_fours = args.n_rows / 4 * 4;
-  for (int64_t panel = 0; n_fours > 0 && panel < args.n_panels; ++panel) {
+  int64_t row = 0;
+  if constexpr (Dots::kUnpacks) {
+    if (n_fours >= kUnpackedRows) Dots::template Panels<kLayout>(args, row = n_fours);
+  }
+  for (int64_t panel = 0; row < n_fours && panel < args.n_panels; ++panel) {
     for (int vector = 0; vector < kVectors; vector += kVecs) {
-      for (int64_t row = 0; row < n_fours; row += 4) BlockTile<kLayout, Dots, 4, kVecs>(args, panel, row, vector);
+      for (int64_t r = row; r < n_fours; r += 4) BlockTile<kLayout, Dots, 4, kVecs>(args, panel, r, vector);
     }
   }
   switch (args.n_rows - n_fours) {

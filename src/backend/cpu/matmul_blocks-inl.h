@@ -124,6 +124,7 @@ HWY_INLINE hn::Vec<DU8> LoadGroup(const uint8_t* block, int group, int at) {
 struct OneByOne {
   template <int kBits>
   static constexpr int kVecs = 1;
+  static constexpr bool kUnpacks = false;
 
   template <int kBits, int kOffsetLog2, int kRows, int kVecs>
   static HWY_INLINE void Block(const uint8_t* codes, int col, int first, int last, const ActBlock* act,
@@ -144,13 +145,22 @@ using BestDots = OneByOne;
 
 HWY_INLINE __m128i MulPairs(__m128i codes, __m128i q) { return _mm_maddubs_epi16(codes, q); }
 HWY_INLINE __m128i SumPairs(__m128i pairs, __m128i factor) { return _mm_madd_epi16(pairs, factor); }
+HWY_INLINE __m128i Magnitudes(__m128i w) { return _mm_abs_epi8(w); }
+// q where w is positive, -q where it is negative; anything where it is zero.
+HWY_INLINE __m128i WithSigns(__m128i q, __m128i w) { return _mm_sign_epi8(q, w); }
 #if HWY_TARGET <= HWY_AVX2
 HWY_INLINE __m256i MulPairs(__m256i codes, __m256i q) { return _mm256_maddubs_epi16(codes, q); }
 HWY_INLINE __m256i SumPairs(__m256i pairs, __m256i factor) { return _mm256_madd_epi16(pairs, factor); }
+HWY_INLINE __m256i Magnitudes(__m256i w) { return _mm256_abs_epi8(w); }
+HWY_INLINE __m256i WithSigns(__m256i q, __m256i w) { return _mm256_sign_epi8(q, w); }
 #endif
 #if HWY_TARGET <= HWY_AVX3
 HWY_INLINE __m512i MulPairs(__m512i codes, __m512i q) { return _mm512_maddubs_epi16(codes, q); }
 HWY_INLINE __m512i SumPairs(__m512i pairs, __m512i factor) { return _mm512_madd_epi16(pairs, factor); }
+HWY_INLINE __m512i Magnitudes(__m512i w) { return _mm512_abs_epi8(w); }
+HWY_INLINE __m512i WithSigns(__m512i q, __m512i w) {
+  return _mm512_mask_sub_epi8(q, _mm512_movepi8_mask(w), _mm512_setzero_si512(), q);
+}
 #endif
 
 // Keeps the compiler from moving later sums in front of this one: it would form all products first and have no
@@ -158,50 +168,68 @@ HWY_INLINE __m512i SumPairs(__m512i pairs, __m512i factor) { return _mm512_madd_
 #define WEIR_IN_ORDER(vector) asm("" : "+x"((vector).raw))
 
 // pmaddubsw: unsigned codes times signed activations, two products added in 16 bits. Sums stay in 16 bits as long as
-// they provably fit; 8-bit codes are split into two of 4 bits, which do.
+// they provably fit. Those of 8-bit codes would not: these become magnitudes, activations take their signs, and two
+// products fit.
+//
+// Codes come from a Source: Codes(group, vector), of 8 bits with their offset removed, whose Magnitude() follows.
 struct BytePairs {
   template <int kBits>
-  static constexpr int kPlanes = CodeBits(kBits) == 8 ? 2 : 1;
+  static constexpr int kVecs = kVectors % 2 == 0 ? 2 : 1;
+  static constexpr bool kUnpacks = true;  // Panels() takes calls of many rows
+
   template <int kBits>
-  static constexpr int kVecs = kPlanes<kBits> == 1 && kVectors % 2 == 0 ? 2 : 1;
+  struct Packed {
+    const uint8_t* codes;
+    int col;
+
+    HWY_INLINE hn::Vec<DU8> Codes(int group, int v) const {
+      const hn::Vec<DU8> w = LoadGroup<kBits>(codes, group, 4 * (col + v * kLanes));
+      return CodeBits(kBits) == 8 ? hn::Xor(w, hn::Set(DU8(), 0x80)) : w;
+    }
+    HWY_INLINE hn::Vec<DU8> Magnitude(int, int, hn::Vec<DU8> w) const { return {Magnitudes(w.raw)}; }
+  };
 
   template <int kBits, int kOffsetLog2, int kRows, int kVecs>
   static HWY_INLINE void Block(const uint8_t* codes, int col, int first, int last, const ActBlock* act,
                                int64_t act_stride, VI (&dot)[kRows][kVecs]) {
-    constexpr int kPlanes = BytePairs::kPlanes<kBits>;
-    constexpr int kPlaneBits = CodeBits(kBits) / kPlanes;
-    constexpr int kGroups = kPlaneBits == 4 ? 8 : kPlaneBits == 5 ? 4 : 2;  // whose sum fits 16 bits
-    static_assert(kGroups * 2 * 127 * ((1 << kPlaneBits) - 1) <= 32767);
-    const DI di;
+    Sum<CodeBits(kBits), kOffsetLog2>(Packed<kBits>{codes, col}, first, last, act, act_stride, dot);
+  }
+
+  template <int kCodeBits, int kOffsetLog2, class Source, int kRows, int kVecs>
+  static HWY_INLINE void Sum(const Source& source, int first, int last, const ActBlock* act, int64_t act_stride,
+                             VI (&dot)[kRows][kVecs]) {
+    if constexpr (kCodeBits == 8) {
+      static_assert(kOffsetLog2 == 7 && 2 * 127 * 128 <= 32767);
+      SignedSum(source, first, last, act, act_stride, dot);
+    } else {
+      constexpr int kGroups = kCodeBits == 4 ? 8 : kCodeBits == 5 ? 4 : 2;  // whose sum fits 16 bits
+      static_assert(kGroups * 2 * 127 * ((1 << kCodeBits) - 1) <= 32767);
+      UnsignedSum<kGroups, kOffsetLog2>(source, first, last, act, act_stride, dot);
+    }
+  }
+
+  template <int kGroups, int kOffsetLog2, class Source, int kRows, int kVecs>
+  static HWY_INLINE void UnsignedSum(const Source& source, int first, int last, const ActBlock* act, int64_t act_stride,
+                                     VI (&dot)[kRows][kVecs]) {
     const DI16 di16;
-    const DU8 du8;
     WEIR_UNROLL
     for (int from = first; from < last; from += kGroups) {
-      VI16 pairs[kRows][kVecs][kPlanes];
+      VI16 pairs[kRows][kVecs];
       WEIR_UNROLL
       for (int i = 0; i < kGroups; ++i) {
         const int g = from + i;
         if (g >= last) break;
-        hn::Vec<DU8> w[kVecs][kPlanes];
+        hn::Vec<DU8> w[kVecs];
         WEIR_UNROLL
-        for (int v = 0; v < kVecs; ++v) {
-          w[v][0] = LoadGroup<kBits>(codes, g, 4 * (col + v * kLanes));
-          if constexpr (kPlanes == 2) {
-            w[v][1] = hn::And(hn::BitCast(du8, hn::ShiftRight<4>(hn::BitCast(di16, w[v][0]))), hn::Set(du8, 15));
-            w[v][0] = hn::And(w[v][0], hn::Set(du8, 15));
-          }
-        }
+        for (int v = 0; v < kVecs; ++v) w[v] = source.Codes(g, v);
         WEIR_UNROLL
         for (int r = 0; r < kRows; ++r) {
-          const VI a = hn::Set(di, FourActivations(act[r * act_stride], g));
+          const VI a = hn::Set(DI(), FourActivations(act[r * act_stride], g));
           WEIR_UNROLL
           for (int v = 0; v < kVecs; ++v) {
-            WEIR_UNROLL
-            for (int p = 0; p < kPlanes; ++p) {
-              const VI16 products{MulPairs(w[v][p].raw, a.raw)};
-              pairs[r][v][p] = i == 0 ? products : hn::Add(pairs[r][v][p], products);
-              WEIR_IN_ORDER(pairs[r][v][p]);
-            }
+            const VI16 products{MulPairs(w[v].raw, a.raw)};
+            pairs[r][v] = i == 0 ? products : hn::Add(pairs[r][v], products);
+            WEIR_IN_ORDER(pairs[r][v]);
           }
         }
       }
@@ -209,17 +237,42 @@ struct BytePairs {
       for (int r = 0; r < kRows; ++r) {
         WEIR_UNROLL
         for (int v = 0; v < kVecs; ++v) {
-          VI sum = from == first ? OffsetSum<kOffsetLog2>(act[r * act_stride], first, last) : dot[r][v];
-          WEIR_UNROLL
-          for (int p = 0; p < kPlanes; ++p) {
-            const VI16 factor = hn::Set(di16, static_cast<int16_t>(p == 0 ? 1 : 16));
-            sum = hn::Add(sum, VI{SumPairs(pairs[r][v][p].raw, factor.raw)});
-          }
-          dot[r][v] = sum;
+          const VI sum = from == first ? OffsetSum<kOffsetLog2>(act[r * act_stride], first, last) : dot[r][v];
+          dot[r][v] = hn::Add(sum, VI{SumPairs(pairs[r][v].raw, hn::Set(di16, int16_t{1}).raw)});
         }
       }
     }
   }
+
+  template <class Source, int kRows, int kVecs>
+  static HWY_INLINE void SignedSum(const Source& source, int first, int last, const ActBlock* act, int64_t act_stride,
+                                   VI (&dot)[kRows][kVecs]) {
+    const DI16 di16;
+    WEIR_UNROLL
+    for (int g = first; g < last; ++g) {
+      hn::Vec<DU8> w[kVecs], magnitude[kVecs];
+      WEIR_UNROLL
+      for (int v = 0; v < kVecs; ++v) {
+        w[v] = source.Codes(g, v);
+        magnitude[v] = source.Magnitude(g, v, w[v]);
+      }
+      WEIR_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        const VI a = hn::Set(DI(), FourActivations(act[r * act_stride], g));
+        WEIR_UNROLL
+        for (int v = 0; v < kVecs; ++v) {
+          const auto pairs = MulPairs(magnitude[v].raw, WithSigns(a.raw, w[v].raw));
+          const VI sum{SumPairs(pairs, hn::Set(di16, int16_t{1}).raw)};
+          dot[r][v] = g == first ? sum : hn::Add(dot[r][v], sum);
+          WEIR_IN_ORDER(dot[r][v]);
+        }
+      }
+    }
+  }
+
+  // All panels times rows 0 to n_rows - 1, a multiple of four (matmul_unpacked-inl.h).
+  template <PackLayout kLayout>
+  static void Panels(const ProductArgs& args, int64_t n_rows);
 };
 using BestDots = BytePairs;
 
@@ -236,6 +289,7 @@ HWY_INLINE VI AddHalves(VI sum, VI16 pairs) {
 struct Words {
   template <int kBits>
   static constexpr int kVecs = 1;
+  static constexpr bool kUnpacks = false;
 
   template <int kBits, int kOffsetLog2, int kRows, int kVecs>
   static HWY_INLINE void Block(const uint8_t* codes, int col, int first, int last, const ActBlock* act,

@@ -93,7 +93,7 @@ TEST_P(MatMulTest, EqualForEveryBatchSize) {
   const DType type = GetParam();
   Rng rng(2);
   Ledger ledger;
-  const int64_t n_in = 512, n_out = 203, n_rows = 101;
+  const int64_t n_in = 1280, n_out = 203, n_rows = 101;
   const Weights weights = Weights::Random(rng, type, n_out, n_in);
   const std::unique_ptr<Backend> cpu = MakeCpuBackend(2);
   const std::unique_ptr<Matrix> w = Prepare(*cpu, {"w", type, n_out, n_in, weights.data(), nullptr}, ledger);
@@ -255,7 +255,8 @@ TEST_P(ExactTest, IntegersOnEveryTarget) {
   Ledger ledger;
   const int64_t n_in = 256, n_out = 37, n_rows = 9;
   const std::unique_ptr<Backend> reference = MakeRefBackend(), cpu = MakeCpuBackend(2);
-  for (const int fill : {-1, 0, 255}) {  // random codes, the smallest, the largest
+  // Random codes, the smallest, the largest: of unsigned codes 0 and 255, of signed ones 128 and 127.
+  for (const int fill : {-1, 0, 127, 128, 255}) {
     std::vector<uint8_t> bytes(static_cast<size_t>(n_out * RowBytes(type, n_in)));
     for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(fill < 0 ? rng.Below(256) : fill);
     for (int64_t o = 0; o < n_out; ++o) SetScalesToOne(type, bytes.data() + o * RowBytes(type, n_in), n_in, rng);

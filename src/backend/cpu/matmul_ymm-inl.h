@@ -14,6 +14,7 @@
   struct Name {                                                                                           \
     template <int kBits>                                                                                  \
     static constexpr int kVecs = 2;                                                                       \
+    static constexpr bool kUnpacks = false;                                                               \
                                                                                                           \
     template <int kBits, int kOffsetLog2, int kRows, int kVecs>                                           \
     static HWY_INLINE void Block(const uint8_t* codes, int col, int first, int last, const ActBlock* act, \

@@ -19,6 +19,7 @@ class PanelPrefetch {
  public:
   PanelPrefetch(int64_t n_blocks, int64_t panel_bytes, int64_t n_streams)
       : n_blocks_(n_blocks),
+        panel_bytes_(panel_bytes),
         codes_skip_(n_streams * panel_bytes - n_blocks * kLayout.code_bytes()),
         scales_skip_(n_streams * panel_bytes - n_blocks * kScaleBytes) {}
 
@@ -31,13 +32,20 @@ class PanelPrefetch {
     FetchLine(scales + (b + kBlocks) * kScaleBytes + (next ? scales_skip_ : 0));
   }
 
+  // The same block of the panel that follows: what the first of several tiles of a panel's rows fetches.
+  HWY_INLINE void FetchNext(const uint8_t* codes, const uint8_t* scales, int64_t b) const {
+    for (int64_t line = 0; line < kLayout.code_bytes(); line += 64) FetchLine(codes + panel_bytes_ + line);
+    if (b * kScaleBytes / 64 == (b + 1) * kScaleBytes / 64) return;
+    FetchLine(scales + b * kScaleBytes + panel_bytes_);
+  }
+
  private:
   static constexpr int64_t kBlocks = 2048 / kLayout.code_bytes();
   static constexpr int64_t kScaleBytes = kLayout.scale_bytes(kSuperBlocks) / kSuperBlocks;  // a block's, on average
 
   static HWY_INLINE void FetchLine(const uint8_t* at) { __builtin_prefetch(at, 0, 2); }
 
-  int64_t n_blocks_, codes_skip_, scales_skip_;
+  int64_t n_blocks_, panel_bytes_, codes_skip_, scales_skip_;
 };
 
 }  // namespace weir::cpu
