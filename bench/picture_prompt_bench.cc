@@ -7,7 +7,8 @@
 // 40 tokens, so many rows of a picture, 24 tokens; POLICY (default fastv:K=2,R=0.5) with rows=kept and rows=all in
 // turns. Processor time of all threads, so other work on the machine matters little; the least of each is compared.
 // Values of weights and rows do not matter: tools/shapes/random_weights.py makes a MODEL. `operations` is what the
-// products of the layers and attention of so many rows need, all rows against those that go on.
+// products of the layers and attention of so many rows need, all rows against those that the last layer holds: POLICY
+// should drop nothing else when the prompt ends (a_vl:S=1,C=1,P=0.9).
 #include <time.h>
 
 #include <algorithm>
@@ -15,14 +16,11 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include "backend/backend.h"
 #include "base/rng.h"
+#include "engine/loaded_model.h"
 #include "engine/session.h"
-#include "io/gguf.h"
-#include "model/architecture.h"
 
 namespace weir {
 namespace {
@@ -81,13 +79,11 @@ int Run(int argc, char** argv) {
   }
   const int n_rows = argc > 2 ? std::atoi(argv[2]) : 576, n_rounds = argc > 3 ? std::atoi(argv[3]) : 3;
   const std::string policy = argc > 4 ? argv[4] : "fastv:K=2,R=0.5";
-  const std::unique_ptr<Backend> backend = MakeCpuBackend(static_cast<int>(std::thread::hardware_concurrency()));
-  Ledger ledger;
-  auto file = GgufFile::Open(argv[1]);
-  if (!file.ok()) Fail(file.status());
-  auto model = LoadModel(**file, *backend, ledger);
+  LoadModelOptions load;
+  load.path = argv[1];
+  auto model = LoadedModel::Load(load);
   if (!model.ok()) Fail(model.status());
-  const ModelConfig& config = (*model)->config();
+  const ModelConfig& config = (*model)->model().config();
   Rng rng(1);
   std::vector<float> rows(static_cast<size_t>(n_rows) * static_cast<size_t>(config.n_embd));
   for (float& value : rows) value = static_cast<float>(rng.Uniform() - 0.5) * 0.1f;
@@ -95,7 +91,8 @@ int Run(int argc, char** argv) {
   Reading reading[2];
   for (int round = 0; round < n_rounds; ++round) {
     for (const int all : {0, 1}) {
-      reading[all] = Read(**model, *backend, policy + (all != 0 ? ",rows=all" : ",rows=kept"), rows);
+      reading[all] =
+          Read((*model)->model(), (*model)->backend(), policy + (all != 0 ? ",rows=all" : ",rows=kept"), rows);
       least[all] = std::min(least[all], reading[all].seconds);
       std::printf("round %d rows=%s %.2f s of processor time\n", round + 1, all != 0 ? "all " : "kept",
                   reading[all].seconds);
