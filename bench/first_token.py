@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Time to the first token of short questions to a server, while it does nothing else and while it reads a long text.
 
-    bench/first_token.py -m MODEL.gguf [--weir build/release/weir] [--tokens 100000] [-n 100] [-t 2] [-r 3] [-- SERVE-FLAG...]
+    bench/first_token.py -m MODEL.gguf [--weir PROGRAM] [--tokens 100000] [-n 100] [-t 2] [-r 3] [-- SERVE-FLAG...]
 
 A round starts a server, asks n questions, one at a time, each after a pause; then a session reads a text of about
 `tokens` tokens, over and over, and n more questions are asked in the meantime. Prints the median, the 99th percentile
-and the longest of both, and the ratio of the 99th percentiles as the median of the rounds with the least and the largest.
+and the longest of both, and the ratio of the 99th percentiles: the median of the rounds, with the least and the
+largest.
 """
 
 import argparse
@@ -73,9 +74,7 @@ def quantile(values, q):
 def a_round(args, flags):
     port = free_port(["127.0.0.1"])
     command = [args.weir, "serve", "-m", args.model, "-t", str(args.threads), "--port", str(port), *flags]
-    server = subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL
-    )
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
     try:
         wait_for(port)
         first_tokens(port, 5, 0)
