@@ -31,7 +31,8 @@ TEST(Between, ChangesNeitherSession) {
       size_t n_read = 0;
       Status read;
       const std::function<void()> between = [&] {
-        const std::span<const int32_t> next = question.subspan(n_read, std::min<size_t>(n_read == 0 ? 5 : 1, question.size() - n_read));
+        const std::span<const int32_t> next =
+            question.subspan(n_read, std::min<size_t>(n_read == 0 ? 5 : 1, question.size() - n_read));
         if (!read.ok() || next.empty()) return;
         read = other->Append(next);
         n_read += next.size();
