@@ -14,17 +14,16 @@ import argparse
 import http.client
 import json
 import statistics
-import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.dont_write_bytecode = True
 
-from bench.peer.server import wait_for  # noqa: E402
-from deploy.fleet.servers import free_port  # noqa: E402
+from bench.peer.server import serving  # noqa: E402
 from tools.load.throughput import Answer, prompts_of  # noqa: E402
 
 
@@ -39,19 +38,20 @@ def post(port, path, body):
 
 
 class Reader(threading.Thread):
-    """A session that reads a text again and again until it is told to stop."""
+    """A session that reads a text again and again, until the server ends."""
 
     def __init__(self, port, n_tokens):
         super().__init__(daemon=True)
-        self.port, self.stopped, self.n_read = port, False, 0
+        self.port = port
         self.session = f"/v1/sessions/{post(port, '/v1/sessions', {})['id']}"
         piece = " ".join(prompts_of(50, 200)) + " "
         a_piece = len(post(port, "/tokenize", {"content": piece})["tokens"])
         self.text = piece * max(1, round(n_tokens / a_piece))
 
     def run(self):
-        while not self.stopped:
-            self.n_read = post(self.port, self.session + "/append", {"text": self.text})["seen"]
+        with suppress(OSError, http.client.HTTPException):
+            while True:
+                post(self.port, self.session + "/append", {"text": self.text})
 
 
 def first_tokens(port, n, pause):
@@ -72,24 +72,16 @@ def quantile(values, q):
 
 
 def a_round(args, flags):
-    port = free_port(["127.0.0.1"])
-    command = [args.weir, "serve", "-m", args.model, "-t", str(args.threads), "--port", str(port), *flags]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
-    try:
-        wait_for(port)
+    with serving([args.weir, "serve", "-m", args.model, "-t", str(args.threads), *flags]) as port:
         first_tokens(port, 5, 0)
         idle = first_tokens(port, args.n, args.pause)
         reader = Reader(port, args.tokens)
         reader.start()
         time.sleep(1)
-        began = time.monotonic()
         busy = first_tokens(port, args.n, args.pause)
         if not reader.is_alive():
             sys.exit("the long text could not be read")
-        return idle, busy, time.monotonic() - began
-    finally:
-        server.kill()
-        server.wait()
+        return idle, busy
 
 
 def main():
@@ -109,7 +101,7 @@ def main():
     for k, name in enumerate(("does nothing else", "reads a long text")):
         times = [1000 * t for one in rounds for t in one[k]]
         print(f"| {name} | {quantile(times, 0.5):.1f} | {quantile(times, 0.99):.1f} | {max(times):.1f} |")
-    ratios = [quantile(busy, 0.99) / quantile(idle, 0.99) for idle, busy, _ in rounds]
+    ratios = [quantile(busy, 0.99) / quantile(idle, 0.99) for idle, busy in rounds]
     print(f"\nratio of p99: {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
 
 

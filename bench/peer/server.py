@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from contextlib import contextmanager
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -37,21 +38,28 @@ def wait_for(port, seconds=120):
     sys.exit("a server does not serve")
 
 
-def rates(command, args):
-    """Tokens a second of one answer, and of n at once."""
+@contextmanager
+def serving(command):
+    """The port of a server that runs meanwhile."""
     port = free_port(["127.0.0.1"])
     server = subprocess.Popen(
         [*command, "--port", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL
     )
     try:
         wait_for(port)
+        yield port
+    finally:
+        server.kill()
+        server.wait()
+
+
+def rates(command, args):
+    """Tokens a second of one answer, and of n at once."""
+    with serving(command) as port:
         prompts = prompts_of(args.n, args.prompt_words)
         in_turn(port, prompts[:1], 8)
         one = in_turn(port, prompts[:1], args.tokens)[1]
         return one, at_once(port, prompts, args.tokens)[1]
-    finally:
-        server.kill()
-        server.wait()
 
 
 def main():
