@@ -105,6 +105,7 @@ Scheduler::Place Scheduler::Next(bool urgent) {
 }
 
 bool Scheduler::StepNext() {
+  alone_ = nullptr;  // a step that ran out of memory may have left it
   const Place next = Next(/*urgent=*/false);
   if (next == running_.end()) return false;
   level_ = next->seconds;
