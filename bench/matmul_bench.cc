@@ -2,6 +2,8 @@
 // Products in the shapes of real models. `bytes_per_second` counts the packed weights once a call (what one row must
 // read), `ops` two operations a multiply-add.
 //
+// Names that end in `/rounded` let 16-bit weights multiply as integers, as encoders do.
+//
 //   matmul_bench --benchmark_filter='Q4_1' --benchmark_repetitions=7 --benchmark_report_aggregates_only=true
 #include <benchmark/benchmark.h>
 
@@ -28,9 +30,9 @@ struct Shape {
 constexpr Shape kShapes[] = {{1536, 576}, {576, 1536}, {576, 576}, {2048, 2048}, {8192, 2048}, {2048, 8192}};
 constexpr int64_t kRowCounts[] = {1, 2, 4, 8, 16, 64, 512};
 
-void MatMul(benchmark::State& state, DType type, Shape shape, int64_t n_rows, int n_threads) {
+void MatMul(benchmark::State& state, DType type, Shape shape, int64_t n_rows, bool rounds) {
   Ledger ledger;
-  const std::unique_ptr<Backend> backend = MakeCpuBackend(n_threads);
+  const std::unique_ptr<Backend> backend = MakeCpuBackend(0);
   Rng rng(1);
   std::vector<float> row(static_cast<size_t>(shape.n_in));
   std::vector<uint8_t> bytes(static_cast<size_t>(shape.n_out * RowBytes(type, shape.n_in)));
@@ -56,12 +58,12 @@ void MatMul(benchmark::State& state, DType type, Shape shape, int64_t n_rows, in
   std::vector<float> x(static_cast<size_t>(n_rows * shape.n_in)), y(static_cast<size_t>(n_rows * shape.n_out));
   for (float& v : x) v = static_cast<float>(rng.Uniform() - 0.5);
   Result<HostBuffer> scratch =
-      HostBuffer::Allocate(ledger, MemTag::kWorkspace, backend->MatMulScratchBytes(n_rows, shape.n_in));
+      HostBuffer::Allocate(ledger, MemTag::kWorkspace, backend->RoundedMatMulScratchBytes(n_rows, shape.n_in));
   if (!scratch.ok()) return state.SkipWithError(scratch.status().message().c_str());
   int64_t layer = 0;
   for (auto _ : state) {
     const MatMulOut out = {layers[layer].get(), y.data(), shape.n_out, nullptr, false};
-    backend->MatMul({x.data(), shape.n_in, n_rows, shape.n_in, {&out, 1}, scratch->data()});
+    backend->MatMul({x.data(), shape.n_in, n_rows, shape.n_in, {&out, 1}, scratch->data(), rounds});
     layer = (layer + 1) % n_copies;
   }
   state.SetBytesProcessed(state.iterations() * layers[0]->bytes());
@@ -82,7 +84,9 @@ int main(int argc, char** argv) {
       for (const int64_t n_rows : weir::kRowCounts) {
         const std::string name =
             fmt::format("{}/{}x{}/rows:{}", weir::InfoOf(type).name, shape.n_out, shape.n_in, n_rows);
-        benchmark::RegisterBenchmark(name.c_str(), weir::MatMul, type, shape, n_rows, 0)->UseRealTime();
+        benchmark::RegisterBenchmark(name.c_str(), weir::MatMul, type, shape, n_rows, false)->UseRealTime();
+        if (type != DType::kF16 && type != DType::kBF16) continue;
+        benchmark::RegisterBenchmark((name + "/rounded").c_str(), weir::MatMul, type, shape, n_rows, true)->UseRealTime();
       }
     }
   }

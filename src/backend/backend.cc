@@ -55,6 +55,9 @@ int64_t Backend::AttentionWithScoresScratchBytes(const AttentionShape& shape) co
 
 // The references allocate from the heap: they are for tests, not for budgets.
 int64_t Backend::MatMulScratchBytes(int64_t, int64_t) const { return 0; }
+int64_t Backend::RoundedMatMulScratchBytes(int64_t max_rows, int64_t max_in) const {
+  return MatMulScratchBytes(max_rows, max_in);
+}
 int64_t Backend::NllScratchBytes(int64_t, int64_t) const { return 0; }
 int64_t Backend::TopLogitsScratchBytes(int64_t) const { return 0; }
 int64_t Backend::AttentionScratchBytes(const AttentionShape&) const { return 0; }

@@ -152,6 +152,8 @@ class Backend {
 
   // Scratch that the ops above need for their largest call (the reference's, unless overridden).
   virtual int64_t MatMulScratchBytes(int64_t max_rows, int64_t max_in) const;
+  // With MatMulArgs::rounds_halfs; as much as without, unless overridden.
+  virtual int64_t RoundedMatMulScratchBytes(int64_t max_rows, int64_t max_in) const;
   virtual int64_t NllScratchBytes(int64_t max_rows, int64_t max_in) const;
   virtual int64_t TopLogitsScratchBytes(int64_t n) const;
   virtual int64_t AttentionScratchBytes(const AttentionShape& shape) const;

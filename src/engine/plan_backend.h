@@ -34,6 +34,9 @@ class PlanBackend : public Backend {
   int64_t MatMulScratchBytes(int64_t max_rows, int64_t max_in) const override {
     return real_->MatMulScratchBytes(max_rows, max_in);
   }
+  int64_t RoundedMatMulScratchBytes(int64_t max_rows, int64_t max_in) const override {
+    return real_->RoundedMatMulScratchBytes(max_rows, max_in);
+  }
   int64_t NllScratchBytes(int64_t max_rows, int64_t max_in) const override {
     return real_->NllScratchBytes(max_rows, max_in);
   }

@@ -3,7 +3,7 @@
 //
 // Weights of block formats (Q8_0, Q4_1, Q4_K ...) multiply activations rounded to int8 in blocks of 32 along k, with
 // one F32 scale a block (absmax / 127, round half to even): the numerics of llama.cpp's CPU backend, needed for parity.
-// Plain weights (F32, F16, BF16) multiply F32 activations.
+// Plain weights (F32, F16, BF16) multiply F32 activations, unless MatMulArgs::rounds_halfs lets a backend round.
 #pragma once
 
 #include <cstdint>
@@ -58,6 +58,11 @@ struct MatMulArgs {
   int64_t n_rows = 0, n_in = 0;
   std::span<const MatMulOut> outs;
   void* scratch = nullptr;  // Backend::MatMulScratchBytes(n_rows, n_in) bytes, 64-byte aligned
+  // Weights of 16 bits (F16, BF16) may multiply as integers: they and x are rounded to 14 bits in blocks of 32 along k,
+  // with an F32 scale a block, which loses less than rounding x to F16 (decision 39). For rows that always come in one
+  // call, as those of a picture do: how many there are decides whether a backend does it. Scratch is then
+  // Backend::RoundedMatMulScratchBytes(n_rows, n_in).
+  bool rounds_halfs = false;
 };
 
 // The checks every backend makes before it prepares a matrix: kCorrupt for a size outside 1 .. kMaxMatrixSide or rows

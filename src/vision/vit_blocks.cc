@@ -149,7 +149,7 @@ VitBlocks::Buffers VitBlocks::LayOut(const Backend& backend, int64_t n, int64_t 
   for (float** rows : {&b.norm, &b.q, &b.k, &b.v, &b.mix}) *rows = space->Floats(n * shape_.n_embd);
   b.wide = space->Floats(n * std::max(shape_.n_ff, n_wide));
   if (style_.gated) b.gate = space->Floats(n * shape_.n_ff);
-  b.scratch = space->Bytes(backend.MatMulScratchBytes(n, std::max({shape_.n_embd, shape_.n_ff, widest_in})));
+  b.scratch = space->Bytes(backend.RoundedMatMulScratchBytes(n, std::max({shape_.n_embd, shape_.n_ff, widest_in})));
   b.attention_scratch = space->Bytes(backend.FullAttentionScratchBytes(shape_.n_heads, shape_.head_dim(), n));
   return b;
 }
@@ -165,13 +165,13 @@ void VitBlocks::Multiply(Backend& backend, const float* in, int64_t n, int64_t n
   std::array<MatMulOut, 3> outs;
   for (size_t i = 0; i < products.size(); ++i) {
     const Layer& layer = *products[i].layer;
-    outs[i] = {layer.w.get(), products[i].out, layer.w->n_out(), layer.b.get(), false};
+    outs[i] = {layer.w.get(), products[i].out, layer.w->n_out(), layer.b.get(), products[i].adds};
   }
-  if (!style_.bounds) return backend.MatMul({in, n_in, n, n_in, {outs.data(), products.size()}, scratch});
+  if (!style_.bounds) return backend.MatMul({in, n_in, n, n_in, {outs.data(), products.size()}, scratch, true});
   for (size_t i = 0; i < products.size(); ++i) {
     const Bounds &inner = products[i].layer->in, &outer = products[i].layer->out;
     if (inner.any()) backend.Clamp({inner.low, inner.high, in, free, n * n_in});
-    backend.MatMul({inner.any() ? free : in, n_in, n, n_in, {&outs[i], 1}, scratch});
+    backend.MatMul({inner.any() ? free : in, n_in, n, n_in, {&outs[i], 1}, scratch, true});
     if (outer.any()) backend.Clamp({outer.low, outer.high, outs[i].y, outs[i].y, n * outs[i].w->n_out()});
   }
 }
@@ -179,7 +179,8 @@ void VitBlocks::Multiply(Backend& backend, const float* in, int64_t n, int64_t n
 void VitBlocks::AddLinear(Backend& backend, float* in, int64_t n, int64_t n_in, const Layer& layer,
                           const Vector& post_norm, const Vector& scale, float* free, void* scratch, float* x) const {
   if (!style_.layer_scales && !style_.post_norms && !style_.bounds) {
-    return LinearRows(backend, in, n, n_in, layer, true, x, scratch);
+    const Product product = {&layer, x, true};
+    return Multiply(backend, in, n, n_in, {&product, 1}, nullptr, scratch);
   }
   const int64_t d = shape_.n_embd;
   const Product product = {&layer, free};

@@ -125,6 +125,7 @@ class VitBlocks {
   struct Product {
     const Layer* layer = nullptr;
     float* out = nullptr;
+    bool adds = false;  // to `out`; not with bounds
   };
   void Multiply(Backend& backend, const float* in, int64_t n, int64_t n_in, std::span<const Product> products,
                 float* free, void* scratch) const;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Activations rounded to int8, for products with weights of block formats.
+// Activations rounded to int8, for products with weights of block formats, and to 14 bits, for plain ones.
+#include <algorithm>
 #include <limits>
 
 #include "backend/cpu/weights.h"
@@ -20,6 +21,19 @@ HWY_BEFORE_NAMESPACE();
 namespace weir::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+// What a block is rounded by: the largest magnitude, NaN if a value is not finite.
+HWY_INLINE float LargestOf(const float* x) {
+  const DF df;
+  VF largest = hn::Zero(df), poison = hn::Zero(df);  // poison: NaN once a value is not finite
+  for (int i = 0; i < kQ8Block; i += kLanes) {
+    const VF v = hn::LoadU(df, x + i);
+    largest = hn::Max(largest, hn::Abs(v));
+    poison = hn::Add(poison, hn::Sub(v, v));
+  }
+  const bool finite = hn::GetLane(hn::SumOfLanes(df, poison)) == 0.0f;
+  return finite ? hn::GetLane(hn::MaxOfLanes(df, largest)) : std::numeric_limits<float>::quiet_NaN();
+}
+
 // The same numbers as QuantizeRowQ8: one division per block, one rounding per value.
 void RoundImpl(const float* x, int64_t n_blocks, ActBlock* out) {
   const DF df;
@@ -27,17 +41,10 @@ void RoundImpl(const float* x, int64_t n_blocks, ActBlock* out) {
   const hn::Rebind<int8_t, DF> di8;
   for (int64_t b = 0; b < n_blocks; ++b, x += kQ8Block) {
     ActBlock& block = out[b];
-    VF largest = hn::Zero(df), poison = hn::Zero(df);  // poison: NaN once a value is not finite
-    for (int i = 0; i < kQ8Block; i += kLanes) {
-      const VF v = hn::LoadU(df, x + i);
-      largest = hn::Max(largest, hn::Abs(v));
-      poison = hn::Add(poison, hn::Sub(v, v));
-    }
-    const bool finite = hn::GetLane(hn::SumOfLanes(df, poison)) == 0.0f;
-    const float max = hn::GetLane(hn::MaxOfLanes(df, largest));
-    if (!finite || max < kQ8Smallest) {
+    const float max = LargestOf(x);
+    if (!(max >= kQ8Smallest)) {
       block = ActBlock{};
-      if (!finite) block.d = block.d_sum = std::numeric_limits<float>::quiet_NaN();
+      if (max != max) block.d = block.d_sum = max;
       continue;
     }
     block.d = max / 127.0f;
@@ -56,6 +63,27 @@ void RoundImpl(const float* x, int64_t n_blocks, ActBlock* out) {
   }
 }
 
+void RoundHalfsImpl(const float* x, int64_t n_in, HalfsBlock* out) {
+  const DF df;
+  const hn::Rebind<int16_t, DF> di16;
+  float last[kQ8Block] = {};  // a block that the row does not fill
+  for (int64_t k = 0; k < n_in; k += kQ8Block, ++out) {
+    const float* from = x + k;
+    if (n_in - k < kQ8Block) from = std::copy_n(from, n_in - k, last) - (n_in - k);
+    const float max = LargestOf(from);
+    if (!(max >= kQ8Smallest)) {
+      *out = HalfsBlock{};
+      if (max != max) out->d = max;
+      continue;
+    }
+    out->d = max / static_cast<float>(kHalfsMax);
+    const VF inverse = hn::Set(df, static_cast<float>(kHalfsMax) / max);
+    for (int i = 0; i < kQ8Block; i += kLanes) {
+      hn::StoreU(hn::DemoteTo(di16, hn::NearestInt(hn::Mul(hn::LoadU(df, from + i), inverse))), di16, out->q + i);
+    }
+  }
+}
+
 }  // namespace weir::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -63,10 +91,13 @@ HWY_AFTER_NAMESPACE();
 namespace weir::cpu {
 
 HWY_EXPORT(RoundImpl);
+HWY_EXPORT(RoundHalfsImpl);
 
 void RoundActivations(const float* x, int64_t n_blocks, ActBlock* out) {
   HWY_DYNAMIC_DISPATCH(RoundImpl)(x, n_blocks, out);
 }
+
+void RoundHalfs(const float* x, int64_t n_in, HalfsBlock* out) { HWY_DYNAMIC_DISPATCH(RoundHalfsImpl)(x, n_in, out); }
 
 }  // namespace weir::cpu
 #endif

@@ -82,6 +82,9 @@ class CpuBackend final : public Backend {
   int64_t MatMulScratchBytes(int64_t max_rows, int64_t max_in) const override {
     return cpu::MatMulScratchBytes(max_rows, max_in);
   }
+  int64_t RoundedMatMulScratchBytes(int64_t max_rows, int64_t max_in) const override {
+    return cpu::RoundedMatMulScratchBytes(max_rows, max_in);
+  }
   int64_t NllScratchBytes(int64_t max_rows, int64_t max_in) const override {
     return cpu::NllScratchBytes(max_rows, max_in, pool_.n_threads());
   }

@@ -16,12 +16,15 @@ inline constexpr int64_t kTaskRows = 96;
 // The fewest multiply-adds worth a task on another core.
 inline constexpr int64_t kTaskWork = int64_t{1} << 18;
 inline constexpr int64_t kMaxTaskPanels = 64;
+// The fewest rows that share the rounding of 16-bit weights, and the most of a task: a multiple of every tile.
+inline constexpr int64_t kHalfsRows = 32, kHalfsTaskRows = 192;
 
 // REQUIRES: every outs[i].w was made by PackedMatrix::Make.
 void MatMul(const MatMulArgs& args, ThreadPool& pool);
 
-// Bytes of MatMulArgs::scratch: the rounded activations.
+// Bytes of MatMulArgs::scratch: the rounded activations. Rounded: with MatMulArgs::rounds_halfs.
 int64_t MatMulScratchBytes(int64_t n_rows, int64_t n_in);
+int64_t RoundedMatMulScratchBytes(int64_t n_rows, int64_t n_in);
 
 // Rounds rows of n_in floats, x_stride apart, to rows of n_in / kQ8Block blocks.
 void RoundRows(const float* x, int64_t x_stride, int64_t n_rows, int64_t n_in, ActBlock* act, ThreadPool& pool);

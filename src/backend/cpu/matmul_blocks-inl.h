@@ -163,10 +163,6 @@ HWY_INLINE __m512i WithSigns(__m512i q, __m512i w) {
 }
 #endif
 
-// Keeps the compiler from moving later sums in front of this one: it would form all products first and have no
-// registers for them.
-#define WEIR_IN_ORDER(vector) asm("" : "+x"((vector).raw))
-
 // pmaddubsw: unsigned codes times signed activations, two products added in 16 bits. Sums stay in 16 bits as long as
 // they provably fit. Those of 8-bit codes would not: these become magnitudes, activations take their signs, and two
 // products fit.

@@ -1,6 +1,7 @@
 // weir-plugin: weights
 // SPDX-License-Identifier: Apache-2.0
-// F32, F16 and BF16: a panel is [n_in][16] elements in their storage type, multiplied with F32 activations.
+// F32, F16 and BF16: a panel is [n_in][16] elements in their storage type, multiplied with F32 activations or, those of
+// 16 bits, with rounded ones.
 #include <algorithm>
 #include <cstring>
 
@@ -18,6 +19,7 @@
 #include "hwy/highway.h"
 
 // After foreach_target.h: compiled once per target.
+#include "backend/cpu/matmul_halfs-inl.h"
 #include "backend/cpu/matmul_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -117,10 +119,16 @@ void Plain(const ProductArgs& args) {
 }
 
 void PlainImpl(const ProductArgs& args) {
-  if (args.w->type() == DType::kF32) return Plain<DType::kF32>(args);
-  if (args.w->type() == DType::kF16) return Plain<DType::kF16>(args);
+  const DType type = args.w->type();
+  if (type == DType::kF32) return Plain<DType::kF32>(args);
+  if (args.halfs != nullptr) {
+    return type == DType::kF16 ? HalfsProduct<DType::kF16>(args) : HalfsProduct<DType::kBF16>(args);
+  }
+  if (type == DType::kF16) return Plain<DType::kF16>(args);
   Plain<DType::kBF16>(args);
 }
+
+bool HalfsPayImpl() { return kHasHalfs; }
 
 }  // namespace weir::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -129,6 +137,9 @@ HWY_AFTER_NAMESPACE();
 namespace weir::cpu {
 
 HWY_EXPORT(PlainImpl);
+HWY_EXPORT(HalfsPayImpl);
+
+bool HalfsPay() { return HWY_DYNAMIC_DISPATCH(HalfsPayImpl)(); }
 
 namespace {
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// What compilers have to be told about loops whose vectors stay in registers.
+//
 // WEIR_UNROLL before a loop with a small constant trip count: the loop is unrolled, so that arrays of vectors it
 // indexes stay in registers. At -O2 compilers may keep the loop, and with it every vector in memory.
 #pragma once
@@ -10,3 +12,7 @@
 #else
 #define WEIR_UNROLL
 #endif
+
+// Keeps the compiler from moving later sums of integers in front of this one, an x86 vector of Highway's: it would form
+// all products first and have no registers for them.
+#define WEIR_IN_ORDER(vector) asm("" : "+v"((vector).raw))

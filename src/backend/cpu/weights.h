@@ -34,6 +34,21 @@ static_assert(sizeof(ActBlock) == 48);
 // Rounds n_blocks * 32 floats (activations.cc).
 void RoundActivations(const float* x, int64_t n_blocks, ActBlock* out);
 
+// One block of 32 activations rounded to 14 bits, for plain weights of 16 bits (MatMulArgs::rounds_halfs).
+inline constexpr int kHalfsMax = 8191;
+struct HalfsBlock {
+  int16_t q[kQ8Block];  // zero past the row's end
+  float d;              // scale; NaN for a block that was not finite
+};
+static_assert(sizeof(HalfsBlock) == 68);
+constexpr int64_t HalfsBlocks(int64_t n_in) { return (n_in + kQ8Block - 1) / kQ8Block; }
+
+// Rounds a row of n_in floats to HalfsBlocks(n_in) blocks (activations.cc).
+void RoundHalfs(const float* x, int64_t n_in, HalfsBlock* out);
+
+// Whether the instructions in use multiply 16-bit integers faster than floats (plain_weights.cc).
+bool HalfsPay();
+
 // y = x w^T for some rows and panels. An output element is always formed by the same chain of operations, along k from
 // the first block to the last, whichever rows and panels are computed with it: results do not depend on batch size,
 // split or thread count.
@@ -43,6 +58,8 @@ struct ProductArgs {
   int64_t n_rows = 0;
   const ActBlock* act = nullptr;  // block formats: [n_rows, n_blocks]
   const float* x = nullptr;       // plain types: [n_rows, n_in], rows x_stride floats apart
+  // Plain types of 16 bits whose x is rounded, in place of x: [n_rows, HalfsBlocks(n_in)].
+  const HalfsBlock* halfs = nullptr;
   int64_t x_stride = 0;
   float* y = nullptr;  // row 0, first column of first_panel; columns past w->n_out() are not written
   int64_t y_stride = 0;
