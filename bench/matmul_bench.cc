@@ -86,7 +86,8 @@ int main(int argc, char** argv) {
             fmt::format("{}/{}x{}/rows:{}", weir::InfoOf(type).name, shape.n_out, shape.n_in, n_rows);
         benchmark::RegisterBenchmark(name.c_str(), weir::MatMul, type, shape, n_rows, false)->UseRealTime();
         if (type != DType::kF16 && type != DType::kBF16) continue;
-        benchmark::RegisterBenchmark((name + "/rounded").c_str(), weir::MatMul, type, shape, n_rows, true)->UseRealTime();
+        benchmark::RegisterBenchmark((name + "/rounded").c_str(), weir::MatMul, type, shape, n_rows, true)
+            ->UseRealTime();
       }
     }
   }

@@ -59,8 +59,8 @@ struct MatMulArgs {
   std::span<const MatMulOut> outs;
   void* scratch = nullptr;  // Backend::MatMulScratchBytes(n_rows, n_in) bytes, 64-byte aligned
   // Weights of 16 bits (F16, BF16) may multiply as integers: they and x are rounded to 14 bits in blocks of 32 along k,
-  // with an F32 scale a block, which loses less than rounding x to F16 (decision 39). For rows that always come in one
-  // call, as those of a picture do: how many there are decides whether a backend does it. Scratch is then
+  // with an F32 scale a block (decision 39). For the 16-bit matrices of a quantised encoder, whose rows always come in
+  // one call: how many there are decides whether a backend does it. Scratch is then
   // Backend::RoundedMatMulScratchBytes(n_rows, n_in).
   bool rounds_halfs = false;
 };

@@ -64,6 +64,10 @@ Status VitBlocks::Load(const VitShape& shape, const VitStyle& style, const GgufF
   for (int64_t l = 0; l < shape.n_layers; ++l) {
     WEIR_RETURN_IF_ERROR(LoadBlock(file, "v.blk." + std::to_string(l) + ".", loader, &blocks_[l]));
   }
+  rounds_ = std::any_of(blocks_.begin(), blocks_.end(), [](const Block& block) {
+    return std::ranges::any_of(block.Layers(),
+                               [](const Layer* layer) { return layer->w != nullptr && IsBlocked(layer->w->type()); });
+  });
   return Status();
 }
 
@@ -167,11 +171,11 @@ void VitBlocks::Multiply(Backend& backend, const float* in, int64_t n, int64_t n
     const Layer& layer = *products[i].layer;
     outs[i] = {layer.w.get(), products[i].out, layer.w->n_out(), layer.b.get(), products[i].adds};
   }
-  if (!style_.bounds) return backend.MatMul({in, n_in, n, n_in, {outs.data(), products.size()}, scratch, true});
+  if (!style_.bounds) return backend.MatMul({in, n_in, n, n_in, {outs.data(), products.size()}, scratch, rounds_});
   for (size_t i = 0; i < products.size(); ++i) {
     const Bounds &inner = products[i].layer->in, &outer = products[i].layer->out;
     if (inner.any()) backend.Clamp({inner.low, inner.high, in, free, n * n_in});
-    backend.MatMul({inner.any() ? free : in, n_in, n, n_in, {&outs[i], 1}, scratch, true});
+    backend.MatMul({inner.any() ? free : in, n_in, n, n_in, {&outs[i], 1}, scratch, rounds_});
     if (outer.any()) backend.Clamp({outer.low, outer.high, outs[i].y, outs[i].y, n * outs[i].w->n_out()});
   }
 }

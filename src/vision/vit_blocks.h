@@ -6,6 +6,7 @@
 // weights and biases, and those of VitStyle.
 #pragma once
 
+#include <array>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -114,7 +115,8 @@ class VitBlocks {
   };
   struct Block {
     LayerNormWeights ln1, ln2;
-    Layer q, k, v, out, up, down, gate;
+    Layer q, k, v, out, up, down, gate;  // gate: if gated
+    std::array<const Layer*, 7> Layers() const { return {&q, &k, &v, &out, &up, &down, &gate}; }
     Vector ls1, ls2, q_norm, k_norm, attn_post_norm, ffn_post_norm;
   };
   Status LoadBlock(const GgufFile& file, const std::string& name, WeightLoader& loader, Block* block) const;
@@ -136,7 +138,8 @@ class VitBlocks {
 
   VitShape shape_;
   VitStyle style_;
-  Vector ones_;  // [head_dim]: the weights of norms without, with head_norms
+  bool rounds_ = false;  // MatMulArgs::rounds_halfs: other matrices of the file are quantised, and round more
+  Vector ones_;          // [head_dim]: the weights of norms without, with head_norms
   std::vector<Block> blocks_;
 };
 

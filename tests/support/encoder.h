@@ -55,15 +55,6 @@ void ExpectOffered(const Golden& golden, const std::string& last, const Encode& 
   EXPECT_LT(RelativeError(rows.data(), want.data.data(), rows.size()), bound);
 }
 
-// What the host's fast backend may differ by: it rounds weights of 16 bits and what they multiply (decision 39).
-inline double RowsBound(const std::string& file) {
-  const auto weights = std::move(GgufFile::Open(VisionDir() + file)).value();
-  const bool halfs = std::any_of(weights->tensors().begin(), weights->tensors().end(), [](const GgufTensor& tensor) {
-    return tensor.type == DType::kF16 || tensor.type == DType::kBF16;
-  });
-  return halfs ? 1e-3 : 1e-4;
-}
-
 // The same on both backends of the host.
 template <typename Encode>
 void ExpectIntermediates(const std::string& file, const Golden& golden, const std::string& last, const Encode& encode) {
@@ -71,8 +62,7 @@ void ExpectIntermediates(const std::string& file, const Golden& golden, const st
     SCOPED_TRACE(reference ? "ref" : "cpu");
     TinyEncoder tiny(file, reference ? MakeRefBackend() : MakeCpuBackend(2));
     ASSERT_NE(tiny.encoder, nullptr);
-    const double bound = reference ? 1e-4 : RowsBound(file);
-    ExpectOffered(golden, last, [&](const VisionObserver* observer) { return encode(tiny, observer); }, bound);
+    ExpectOffered(golden, last, [&](const VisionObserver* observer) { return encode(tiny, observer); });
   }
 }
 

@@ -40,8 +40,7 @@ int64_t HalfsTaskRows(int64_t n_rows) {
 
 void RoundRows(const float* x, int64_t x_stride, int64_t n_rows, int64_t n_in, ActBlock* act, ThreadPool& pool) {
   const int64_t n_blocks = n_in / kQ8Block;
-  ForRows(n_rows, n_in, pool,
-          [&](int64_t r) { RoundActivations(x + r * x_stride, n_blocks, act + r * n_blocks); });
+  ForRows(n_rows, n_in, pool, [&](int64_t r) { RoundActivations(x + r * x_stride, n_blocks, act + r * n_blocks); });
 }
 
 int64_t MatMulScratchBytes(int64_t n_rows, int64_t n_in) {
@@ -58,11 +57,10 @@ void MatMul(const MatMulArgs& args, ThreadPool& pool) {
   if (AnyBlocked(args)) RoundRows(args.x, args.x_stride, args.n_rows, args.n_in, act, pool);
   HalfsBlock* halfs = nullptr;
   if (RoundsHalfs(args)) {
-    halfs = reinterpret_cast<HalfsBlock*>(static_cast<uint8_t*>(args.scratch) +
-                                          MatMulScratchBytes(args.n_rows, args.n_in));
-    ForRows(args.n_rows, args.n_in, pool, [&](int64_t r) {
-      RoundHalfs(args.x + r * args.x_stride, args.n_in, halfs + r * HalfsBlocks(args.n_in));
-    });
+    halfs =
+        reinterpret_cast<HalfsBlock*>(static_cast<uint8_t*>(args.scratch) + MatMulScratchBytes(args.n_rows, args.n_in));
+    ForRows(args.n_rows, args.n_in, pool,
+            [&](int64_t r) { RoundHalfs(args.x + r * args.x_stride, args.n_in, halfs + r * HalfsBlocks(args.n_in)); });
   }
   int64_t all_panels = 0;
   for (const MatMulOut& out : args.outs) all_panels += static_cast<const PackedMatrix*>(out.w)->n_panels();

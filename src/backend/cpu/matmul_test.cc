@@ -190,8 +190,8 @@ TEST_P(MatMulTest, BrokenActivationsStayVisible) {
   });
 }
 
-// Weights of 16 bits with rounded activations, whose last block may be short: the error is that of two factors rounded
-// to 14 bits of their blocks' largest, half of what rounding normally distributed activations to F16 would cost.
+// Weights of 16 bits with rounded activations, whose last block may be short. The error is that of two factors rounded
+// to 14 bits of their blocks' largest; with normally distributed ones it is smaller than that of activations in F16.
 class HalfsTest : public testing::TestWithParam<DType> {};
 
 TEST_P(HalfsTest, LosesLessThanActivationsInF16) {
