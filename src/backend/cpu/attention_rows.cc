@@ -24,8 +24,8 @@ namespace weir::cpu::HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Vectors of query rows in one register tile: 4 x 4 accumulators need 32 registers.
-constexpr int64_t kTileVectors = HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64 ? 4 : 2;
+// Vectors of query rows in one register tile, of four slots: their sums fit 32 registers, or 16.
+constexpr int64_t kTileVectors = HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64 ? 4 : 3;
 
 static_assert(kRowBlock <= kTileSlots && kRowBlock % 16 == 0);
 
