@@ -64,11 +64,15 @@ struct Unpacked {
   };
 };
 
-// kRows rows of sums, of which the first block of a panel starts new ones, and n more blocks. `next`: what to fetch
-// meanwhile, code_bytes() for each block; nullptr: nothing.
+// What the first rows of some blocks fetch meanwhile: as many of the blocks that follow, and their scales.
+struct NextBlocks {
+  const uint8_t *codes = nullptr, *scales = nullptr;  // nullptr: nothing
+};
+
+// kRows rows of sums, of which the first block of a panel starts new ones, and n more blocks.
 template <PackLayout kLayout, int kRows, int kVecs>
 HWY_INLINE void UnpackedTile(const Unpacked<kLayout, kVecs>& w, int n, const ActBlock* act, int64_t act_stride,
-                             bool starts, const uint8_t* next, float (*sums)[kVecs * kLanes]) {
+                             bool starts, NextBlocks next, float (*sums)[kVecs * kLanes]) {
   using Blocks = Unpacked<kLayout, kVecs>;
   const DF df;
   VF sum[kRows][kVecs];
@@ -78,9 +82,14 @@ HWY_INLINE void UnpackedTile(const Unpacked<kLayout, kVecs>& w, int n, const Act
     for (int v = 0; v < kVecs; ++v) sum[r][v] = starts ? hn::Zero(df) : hn::Load(df, sums[r] + v * kLanes);
   }
   for (int b = 0; b < n; ++b, ++act) {
-    if (next != nullptr) {
-      for (int64_t line = 0; line < kLayout.code_bytes(); line += 64) __builtin_prefetch(next + line, 0, 2);
-      next += kLayout.code_bytes();
+    if (next.codes != nullptr) {
+      constexpr int64_t kScaleBytes = kLayout.scale_bytes(kSuperBlocks) / kSuperBlocks;  // a block's, on average
+      for (int64_t line = 0; line < kLayout.code_bytes(); line += 64) __builtin_prefetch(next.codes + line, 0, 2);
+      if constexpr (kLayout.bits < 8) {  // codes of 8 bits are as much as can be fetched meanwhile
+        for (int64_t byte = 0; byte < kScaleBytes; byte += 64) __builtin_prefetch(next.scales + byte, 0, 2);
+      }
+      next.codes += kLayout.code_bytes();
+      next.scales += kScaleBytes;
     }
     WEIR_UNROLL
     for (int half = 0; half < Blocks::kHalves; ++half) {
@@ -120,11 +129,16 @@ void UnpackedRows(const ProductArgs& args, int64_t panel, int64_t row, int64_t n
     w.Fill(packed, n_blocks, first, n, vector * kLanes);
     // The next blocks, or those of the panel that follows, are fetched while the first rows are multiplied.
     const bool ends = first + n == n_blocks;
-    const uint8_t* next = packed + (ends ? args.w->panel_bytes() : (first + n) * kLayout.code_bytes());
-    if (row > 0 || vector > 0) next = nullptr;
+    const int64_t after = ends ? 0 : first + n;
+    NextBlocks next;
+    if (row == 0 && vector == 0) {
+      const uint8_t* const of = packed + (ends ? args.w->panel_bytes() : 0);
+      next.codes = of + after * kLayout.code_bytes();
+      next.scales = of + n_blocks * kLayout.code_bytes() + kLayout.scale_bytes(after);
+    }
     for (int64_t r = 0; r < n_rows; r += 4) {
       UnpackedTile<kLayout, 4, kVecs>(w, n, args.act + (row + r) * n_blocks + first, n_blocks, first == 0,
-                                      r == 0 ? next : nullptr, sums + r);
+                                      r == 0 ? next : NextBlocks(), sums + r);
     }
   }
   for (int64_t r = 0; r < n_rows; ++r) {
