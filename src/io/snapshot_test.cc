@@ -74,6 +74,20 @@ TEST_F(SnapshotTest, EveryDamagedByteIsFound) {
   EXPECT_EQ(ReadSnapshot(path_, kMax).status().code(), StatusCode::kCorrupt);
 }
 
+// A process without a standard input gets its number for the next file.
+TEST_F(SnapshotTest, ComesBackWhereStandardInputIsClosed) {
+  ASSERT_TRUE(WriteSnapshot(path_, "text", State(1, 100)).ok());
+  const int input = dup(STDIN_FILENO);
+  close(STDIN_FILENO);
+  const auto read = ReadSnapshot(path_, kMax);
+  if (input >= 0) {
+    dup2(input, STDIN_FILENO);
+    close(input);
+  }
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  EXPECT_EQ(read->state, State(1, 100));
+}
+
 TEST_F(SnapshotTest, HostileFiles) {
   EXPECT_EQ(ReadSnapshot(path_, kMax).status().code(), StatusCode::kNotFound);
   EXPECT_EQ(ReadSnapshot(folder_, kMax).status().code(), StatusCode::kIo);
