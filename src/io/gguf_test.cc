@@ -167,6 +167,9 @@ TEST(GgufTest, LookupsSayWhatIsWrong) {
   EXPECT_FALSE(*(*file)->BoolOr("no.key", false));
   EXPECT_EQ(*(*file)->StringOr("no.key", "x"), "x");
   EXPECT_EQ((*file)->IntOr("general.architecture", 5).status().code(), StatusCode::kCorrupt);
+  EXPECT_EQ((*file)->BoolOr("general.architecture", true).status().code(), StatusCode::kCorrupt);
+  EXPECT_EQ((*file)->FloatOr("general.architecture", 1).status().code(), StatusCode::kCorrupt);
+  EXPECT_EQ((*file)->StringOr("a.u8", "x").status().code(), StatusCode::kCorrupt);
   EXPECT_EQ((*file)->IntArray("b.floats"), nullptr);
   EXPECT_EQ((*file)->FloatArray("no.key"), nullptr);
 }

@@ -108,8 +108,9 @@ Result<int> OpenPart(const std::string& part) {
     }
     if (fstat(fd, &mine) == 0 && stat(part.c_str(), &named) == 0 && mine.st_ino == named.st_ino &&
         mine.st_dev == named.st_dev) {
-      if (S_ISREG(mine.st_mode) && ftruncate(fd, 0) == 0) return fd;
-      const Status failed = Failed("empty", part);
+      const bool regular = S_ISREG(mine.st_mode);
+      if (regular && ftruncate(fd, 0) == 0) return fd;
+      const Status failed = regular ? Failed("empty", part) : IoError("{} is no regular file", part);
       close(fd);
       return failed;
     }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/snapshot.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -74,6 +76,20 @@ TEST_F(SnapshotTest, EveryDamagedByteIsFound) {
   EXPECT_EQ(ReadSnapshot(path_, kMax).status().code(), StatusCode::kCorrupt);
 }
 
+// A process without a standard input gets its number for the next file.
+TEST_F(SnapshotTest, ComesBackWhereStandardInputIsClosed) {
+  ASSERT_TRUE(WriteSnapshot(path_, "text", State(1, 100)).ok());
+  const int input = dup(STDIN_FILENO);
+  close(STDIN_FILENO);
+  const auto read = ReadSnapshot(path_, kMax);
+  if (input >= 0) {
+    dup2(input, STDIN_FILENO);
+    close(input);
+  }
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  EXPECT_EQ(read->state, State(1, 100));
+}
+
 TEST_F(SnapshotTest, HostileFiles) {
   EXPECT_EQ(ReadSnapshot(path_, kMax).status().code(), StatusCode::kNotFound);
   EXPECT_EQ(ReadSnapshot(folder_, kMax).status().code(), StatusCode::kIo);
@@ -104,6 +120,40 @@ TEST_F(SnapshotTest, WhatCannotBeWrittenLeavesTheOldOne) {
   std::filesystem::create_symlink(folder_ + "/other", path_ + ".part");
   EXPECT_EQ(WriteSnapshot(path_, "new", State(5, 10)).code(), StatusCode::kIo);
   EXPECT_EQ(std::filesystem::file_size(folder_ + "/other"), 8u);
+}
+
+// A pipe in the part file's place is neither waited for nor written to, and the error says what it is.
+TEST_F(SnapshotTest, APipeInThePartsPlaceIsNamed) {
+  const std::string part = path_ + ".part";
+  ASSERT_EQ(mkfifo(part.c_str(), 0600), 0);
+  EXPECT_EQ(WriteSnapshot(path_, "new", State(5, 10)).code(), StatusCode::kIo);
+  const int reader = open(part.c_str(), O_RDONLY | O_NONBLOCK);
+  ASSERT_GE(reader, 0);
+  errno = 0;
+  const Status status = WriteSnapshot(path_, "new", State(5, 10));
+  EXPECT_EQ(status.code(), StatusCode::kIo);
+  EXPECT_EQ(status.message(), part + " is no regular file");
+  char byte = 0;
+  EXPECT_EQ(read(reader, &byte, 1), 0) << "something was written to it";
+  close(reader);
+  EXPECT_FALSE(std::filesystem::exists(path_));
+}
+
+TEST_F(SnapshotTest, ATextBeyondTheLimitIsNeitherWrittenNorRead) {
+  const std::string text(static_cast<size_t>(kMaxSnapshotText) + 1, 'x');
+  EXPECT_EQ(WriteSnapshot(path_, text, {}).code(), StatusCode::kOverBudget);
+  EXPECT_FALSE(std::filesystem::exists(path_));
+  ASSERT_TRUE(WriteSnapshot(path_, std::string_view(text).substr(1), {}).ok());
+  ASSERT_TRUE(ReadSnapshot(path_, kMax).ok());
+  // One byte more than may be read, in a file that has it.
+  std::filesystem::resize_file(path_, std::filesystem::file_size(path_) + 1);
+  EXPECT_EQ(ReadSnapshot(path_, kMax).status().code(), StatusCode::kCorrupt);
+  std::fstream file(path_, std::ios::in | std::ios::out | std::ios::binary);
+  const uint64_t n_text = text.size();
+  file.seekp(16);
+  file.write(reinterpret_cast<const char*>(&n_text), sizeof(n_text));
+  file.close();
+  EXPECT_EQ(ReadSnapshot(path_, kMax).status().code(), StatusCode::kOverBudget);
 }
 
 // Pieces of any size give the same file.

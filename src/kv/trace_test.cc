@@ -8,6 +8,7 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "kv/held.h"
 #include "kv/trace_reader.h"
@@ -254,6 +255,44 @@ TEST_F(TraceTest, ARestartIsNoticed) {
     EXPECT_EQ(step.n_slots, i < 4 ? 6 : 7);
   }
   EXPECT_FALSE(*reader->Next(&step));
+}
+
+// Where a token attended, told twice; fewer tokens are those of a session that was emptied.
+TEST_F(TraceTest, AttentionOfTheSameTokensIsNoRestart) {
+  Ledger ledger;
+  TraceInfo info = Info(Granularity::kPerLayer);
+  info.pot.head_dim = 4;
+  info.attention_rows = 4;
+  auto pot = std::move(Pot::Make(info.pot, Ref(), ledger)).value();
+  std::vector<SlotMeta> tokens;
+  Read(&tokens, 0, 6);
+  ASSERT_TRUE(pot->BeginAppend(tokens).ok());
+  auto writer = std::move(TraceWriter::Open(path_, info)).value();
+  const std::vector<float> scores(16, 0.125f);
+  AttentionWatch watch;
+  watch.out = const_cast<float*>(scores.data());
+  watch.stride = 8;
+  ASSERT_TRUE(writer->Attended(*pot, 6, watch).ok());
+  ASSERT_TRUE(writer->Attended(*pot, 6, watch).ok());
+  pot->Clear();
+  tokens.resize(5);
+  ASSERT_TRUE(pot->BeginAppend(tokens).ok());
+  ASSERT_TRUE(writer->Attended(*pot, 5, watch).ok());
+  ASSERT_TRUE(writer->Close().ok());
+  std::string order;
+  std::istringstream lines(FileText());
+  for (std::string line; std::getline(lines, line);) order += nlohmann::json::parse(line)["type"].get<std::string>()[0];
+  EXPECT_EQ(order, "ttaaaartaa");
+}
+
+// Text is read back as it was; what JSON does not ask to be escaped is not.
+TEST_F(TraceTest, NamesOfAllLetters) {
+  TraceInfo info = Info(Granularity::kGlobal);
+  info.model = std::string("a\x01 \x1f\x7f \"q\" \\ ") + "\xc3\xa4\xf0\x9f\xa6\x8a~";
+  auto writer = std::move(TraceWriter::Open(path_, info)).value();
+  ASSERT_TRUE(writer->Close().ok());
+  EXPECT_EQ(std::move(TraceReader::Open(path_)).value()->head().model, info.model);
+  EXPECT_NE(FileText().find("a\\u0001 \\u001f\\u007f \\\"q\\\" \\\\ \xc3\xa4"), std::string::npos) << FileText();
 }
 
 TEST_F(TraceTest, TheEndNamesTheNewestTokensAndCounts) {

@@ -44,5 +44,13 @@ TEST(FrameNovelty, NothingToCompareWithIsNew) {
   EXPECT_NEAR(Novelty({2, 2, 9, 9}, 2, {65535, kRecent + 65535})[0], -1, 1e-6);
 }
 
+// The longest keys fill the row that holds one of them; AddressSanitizer sees what goes beyond.
+TEST(FrameNovelty, KeysOfTheLargestSize) {
+  constexpr size_t kDim = 1024;
+  std::vector<float> keys(2 * kDim);
+  for (size_t i = 0; i < kDim; ++i) keys[i] = 1, keys[kDim + i] = i < kDim / 2 ? 3.0f : -1.0f;
+  EXPECT_NEAR(Novelty(keys, kDim, {4, kRecent + 4})[0], -1 / std::sqrt(5.0), 1e-6);
+}
+
 }  // namespace
 }  // namespace weir

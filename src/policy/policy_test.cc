@@ -131,6 +131,17 @@ TEST(PolicyTable, DefaultsAreWithinTheirRangesAndMakeAPolicy) {
   }
 }
 
+// One slot for what is kept and one for what comes; sinks are kept beside it.
+TEST(PolicyTable, SmallestPots) {
+  for (const PolicyInfo* info : AllPolicyInfos()) {
+    const PolicyNeeds needs = (*ParsePolicySpec(info->name)->Make())->Needs();
+    if (!needs.evicts) continue;
+    bool has_sinks = false;
+    for (const PolicyOptionInfo& option : info->options) has_sinks |= std::string(option.key) == "sinks";
+    EXPECT_EQ(needs.min_slots, 2 + (has_sinks ? ParsePolicySpec(info->name)->options.Int("sinks") : 0)) << info->name;
+  }
+}
+
 TEST(StreamingLlm, FreesAStepWhileDecodingAndAChunkWhileReading) {
   auto policy = std::move(ParsePolicySpec("streaming_llm")->Make()).value();
   EXPECT_EQ(policy->TargetSlots(1024, 1), 960);

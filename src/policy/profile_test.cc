@@ -46,7 +46,7 @@ class ProfileTest : public ::testing::Test {
 TEST_F(ProfileTest, WhatIsWrittenIsRead) {
   Profile profile;
   profile.policy = "infinipot";
-  profile.model = "A \"model\"";
+  profile.model = "A \"model\" of \xc3\x84";
   profile.pot = 512;
   profile.options = {{"alpha", 0.1}, {"kernel", 5.0}, {"catalyst", std::string("what, \"if\"\n\\ {question}")}};
   profile.seed = 0xffffffffffffffffu;
@@ -67,7 +67,8 @@ TEST_F(ProfileTest, WhatIsWrittenIsRead) {
   EXPECT_EQ(read->tasks[0].name, "objective");
   EXPECT_EQ(read->tasks[0].found_stderr, 0.125);
   EXPECT_EQ(read->tasks[0].gain, 0.25);
-  EXPECT_NE(ProfileText(profile).find("\"kernel\": 5\n"), std::string::npos) << ProfileText(profile);
+  EXPECT_NE(ProfileText(profile).find("A \\\"model\\\" of \xc3\x84\""), std::string::npos) << ProfileText(profile);
+  EXPECT_NE(ProfileText(profile).find("\n    \"kernel\": 5\n  },\n"), std::string::npos) << ProfileText(profile);
 }
 
 TEST_F(ProfileTest, AnOldProfileIsReplacedOnlyByAWholeOne) {

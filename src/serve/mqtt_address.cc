@@ -51,7 +51,10 @@ Result<MqttAddress> MqttAddress::Parse(std::string_view text) {
     }
     rest = rest.substr(0, colon);
   }
-  if (rest.starts_with('[')) rest = rest.substr(1, rest.size() - 2);
+  if (rest.starts_with('[')) {
+    if (!rest.ends_with(']')) return wrong("its host");
+    rest = rest.substr(1, rest.size() - 2);
+  }
   if (rest.empty()) return wrong("its host");
   out.host = rest;
   return out;

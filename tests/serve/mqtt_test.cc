@@ -182,10 +182,27 @@ TEST(MqttAddress, ParsesWhatUsersWrite) {
   EXPECT_EQ(six->host, "::1");
   EXPECT_EQ(six->port, 1884);
   EXPECT_EQ(MqttAddress::Parse("mqtt://[::1]")->host, "::1");
-  for (const char* bad :
-       {"", "broker", "http://broker", "mqtt://", "mqtt://@h", "mqtt://h:0", "mqtt://h:65536", "mqtt://h:12x",
-        "mqtt://h/", "mqtt://h/a//b", "mqtt://h/a/", "mqtt://h/+", "mqtt://h/a#", "mqtt://h/$SYS", "mqtt://me:secret@h",
-        "mqtt://h h", "mqtt://[::1", "mqtt://[]", "mqtt://:1883"}) {
+  for (const char* bad : {"",
+                          "broker",
+                          "http://broker",
+                          "mqtt://",
+                          "mqtt://@h",
+                          "mqtt://h:0",
+                          "mqtt://h:65536",
+                          "mqtt://h:12x",
+                          "mqtt://h/",
+                          "mqtt://h/a//b",
+                          "mqtt://h/a/",
+                          "mqtt://h/+",
+                          "mqtt://h/a#",
+                          "mqtt://h/$SYS",
+                          "mqtt://me:secret@h",
+                          "mqtt://h h",
+                          "mqtt://[::1",
+                          "mqtt://[]",
+                          "mqtt://[::1]x",
+                          "mqtt://[::1]x:1883",
+                          "mqtt://:1883"}) {
     const auto address = MqttAddress::Parse(bad);
     EXPECT_EQ(address.status().code(), StatusCode::kInvalidArgument) << bad;
     EXPECT_NE(address.status().message().find("mqtt://[USER@]HOST"), std::string::npos) << bad;
