@@ -18,6 +18,7 @@ Chunk CallOf(const Session::AppendOptions& options) {
           .pinned = options.pinned,
           .generated = options.generated,
           .excerpt = options.excerpt,
+          .of_picture = options.of_picture,
           .observed = options.observer != nullptr};
 }
 
