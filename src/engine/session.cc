@@ -83,6 +83,7 @@ Result<std::unique_ptr<Session>> Session::Make(Model& model, Backend& backend, c
   parts.late.Use(&core, &out->selector_, &parts.prediction);
   parts.aside.Use(&core);
   parts.evidence.Clear(core);
+  out->selector_.Use(&parts.merger);
   out->selector_.Prepare();
   out->reads_.Prepare();
   return out;

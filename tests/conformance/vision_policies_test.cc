@@ -244,6 +244,31 @@ TEST_F(VisionPolicies, ASessionSavedBetweenTwoFullStepsContinuesWithTheSameBytes
   }
 }
 
+// Merging changes what is held, and not which tokens; a saved session has what was merged.
+TEST_F(VisionPolicies, LookMMergesWhatItEvicts) {
+  const auto watch = [&](const std::string& policy, std::vector<uint8_t>* saved) {
+    auto session = MakeSession(policy, 72);
+    for (int round = 0; round < 3; ++round) {
+      Ask(*session);
+      EXPECT_TRUE(session->Save(saved).ok());
+      Answer(*session, 5);
+    }
+    EXPECT_EQ(session->ledger().peak_bytes(), session->plan().total_bytes);
+    return std::pair(Held(*session), LogitsOf(*session));
+  };
+  std::vector<uint8_t> saved;
+  const auto plain = watch("lookm", &saved);
+  for (const char* merge : {"average", "pivot", "weighted"}) {
+    const std::string policy = std::string("lookm:merge=") + merge;
+    const auto merged = watch(policy, &saved);
+    EXPECT_NE(merged.second, plain.second) << merge;
+    EXPECT_EQ(watch(policy, &saved), merged) << merge;
+    auto restored = MakeSession(policy, 72);
+    ASSERT_TRUE(restored->Restore(saved).ok());
+    EXPECT_EQ(Answer(*restored, 5).back(), merged.second) << merge;
+  }
+}
+
 // Families put words around a picture's rows. They are read before its question and ask nothing: a picture that only
 // they have seen stays whole when the question needs room.
 TEST_F(VisionPolicies, WordsAroundAPictureDoNotVoteOnIt) {
