@@ -61,6 +61,7 @@ Status FramePairs::Close(PictureEncoder& pictures, Session& session, const Sessi
   WEIR_RETURN_IF_ERROR(Settle(pictures, session, append));
   Session::AppendOptions inside = append;
   inside.end_of_prompt = false;
+  inside.of_picture = true;
   if (std::exchange(state_.open, 0) != 0 && state_.n_seen == session.n_seen()) {
     const PictureWords& words = config_.words;
     WEIR_RETURN_IF_ERROR(session.Append(words.tokens[static_cast<size_t>(words.close)], inside));
@@ -129,6 +130,7 @@ Status FramePairs::Read(PictureEncoder& pictures, const float* second, int64_t s
   Session::AppendOptions here = append;
   here.t_src_ms = second_ms;
   here.pinned = append.pinned || state_.pinned != 0;
+  here.of_picture = true;
   here.end_of_prompt = false;
   state_.waits = state_.width = state_.height = state_.pinned = 0;
   state_.waits_ms = 0;

@@ -13,6 +13,7 @@ Status AppendParts(const EncoderConfig& config, std::span<const PicturePart> par
     const bool last = i + 1 == parts.size();
     if (parts[i].words >= 0) {
       const std::vector<int32_t>& words = config.words.tokens[static_cast<size_t>(parts[i].words)];
+      here.of_picture = true;
       here.end_of_prompt = append.end_of_prompt && last && parts[i].n_rows == 0;
       WEIR_RETURN_IF_ERROR(session.Append(words, here));
       n_done += std::ssize(words);

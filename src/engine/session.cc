@@ -18,6 +18,7 @@ Chunk CallOf(const Session::AppendOptions& options) {
           .pinned = options.pinned,
           .generated = options.generated,
           .excerpt = options.excerpt,
+          .of_picture = options.of_picture,
           .observed = options.observer != nullptr};
 }
 
@@ -82,6 +83,7 @@ Result<std::unique_ptr<Session>> Session::Make(Model& model, Backend& backend, c
   parts.late.Use(&core, &out->selector_, &parts.prediction);
   parts.aside.Use(&core);
   parts.evidence.Clear(core);
+  out->selector_.Use(&parts.merger);
   out->selector_.Prepare();
   out->reads_.Prepare();
   return out;

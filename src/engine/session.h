@@ -63,6 +63,7 @@ class Session {
                                  // tokens, the last token read ends it
     int64_t t_src_ms = 0;        // stream time never runs backwards: at least t_newest_ms()
     int32_t columns = 1;         // of a picture: rows per line; its rows are in line order
+    bool of_picture = false;     // tokens: words that a model's family puts around a picture's rows
     VideoPlace video;            // of a frame that continues a video
     float* nll = nullptr;        // [tokens.size()] or nullptr: receives -log P of each token when it was read;
                                  // 0 for the first token of the stream

@@ -200,6 +200,10 @@ Result<SessionPlan> PlanSession(const Model& model, const Backend& backend, cons
         "or once for all of them",
         name);
   }
+  if (needs.merge != Merge::kNone && (!backend.on_host() || needs.positions == Positions::kAbs)) {
+    return Unsupported("policy {} merges what it drops, which is built for {}; leave its merging out", name,
+                       backend.on_host() ? "positions of the pot" : "the CPU");
+  }
   SessionOptions smallest = options;
   smallest.chunk_rows = 1;
   if (options.max_probe < 0 || options.max_probe > kLargestPot || std::ssize(options.probe) > kLargestPot) {

@@ -57,6 +57,14 @@ Question PasskeyStream::question() const {
   return out;
 }
 
+Question PasskeyStream::FillerQuestion() {
+  Question out;
+  out.completion = "\nWhat colour is grass? Grass is";
+  out.chat = "\nWhat colour is grass? Answer with a word.";
+  out.n_answer = 2;
+  return out;
+}
+
 Status CheckPasskeyOptions(const PasskeyOptions& options, bool growing) {
   constexpr int64_t kShortest = 128;
   if (options.lengths.empty() || (growing ? options.key_at.empty() : options.depths.empty()) || options.n < 1 ||
@@ -113,10 +121,75 @@ Status RunPasskeyGrid(Examinee& examinee, const PasskeyOptions& options, const S
   return Status();
 }
 
+namespace {
+
+// Of a key that comes after length `l`: an error if no length holds it.
+Status DoesNotFit(const std::vector<int64_t>& lengths, int64_t key_at, size_t l) {
+  if (l + 1 < lengths.size()) return Status();
+  return InvalidArgument("a key after {} tokens of filler does not fit into {} tokens: ask for a longer length", key_at,
+                         lengths.back());
+}
+
+// A trial whose rounds stay: the key after `key_at` tokens of filler is asked for in round `last`, at its length.
+Status CarriedTrial(Examinee& examinee, const PasskeyOptions& options, const std::vector<int64_t>& lengths,
+                    int64_t key_at, size_t last, uint64_t seed, Cell* cell) {
+  WEIR_RETURN_IF_ERROR(examinee.Begin());
+  const int64_t begin = examinee.n_tokens();
+  const PasskeyStream stream(examinee, seed);
+  const auto n_since_key = [&](int64_t at) { return at - stream.n_fixed() - key_at; };  // of filler
+  if (n_since_key(lengths[last] - begin) < 0) return DoesNotFit(lengths, key_at, last);
+  Question question = stream.question();
+  question.n_answer = options.n_answer;
+  WEIR_RETURN_IF_ERROR(examinee.Expect(question));
+  int64_t key_end = -1;  // in the stream, questions and answers before it included
+  for (size_t round = 0; round <= last; ++round) {
+    const int64_t at = round == 0 ? 0 : lengths[round - 1] - begin, end = lengths[round] - begin;
+    WEIR_RETURN_IF_ERROR(examinee.ReadTokens(stream.Tokens(key_at, at, end)));
+    if (key_end < 0 && n_since_key(end) >= 0) key_end = examinee.n_tokens() - n_since_key(end);
+    if (round == last) break;
+    WEIR_RETURN_IF_ERROR(examinee.AskRound(PasskeyStream::FillerQuestion()).status());
+    if (!examinee.chat()) WEIR_RETURN_IF_ERROR(examinee.Read("\n"));
+  }
+  const SeqSpan key = stream.KeySpan(0, key_at);
+  question.where = {{{key_end - (key.seq_end - key.seq), key_end}}};
+  cell->tokens_back.Add(static_cast<double>(examinee.n_tokens() - key_end));
+  WEIR_ASSIGN_OR_RETURN(const Reply reply, examinee.AskRound(question));
+  Count(examinee, question, reply, stream.key(), cell);
+  return Status();
+}
+
+Status RunPasskeyCarried(Examinee& examinee, const PasskeyOptions& options, const std::vector<int64_t>& lengths,
+                         const SuiteHooks& hooks) {
+  int64_t asked = 0;
+  for (size_t k = 0; k < options.key_at.size(); ++k) {
+    std::vector<Cell> cells(lengths.size());
+    Status status;
+    for (size_t l = 0; l < lengths.size() && status.ok(); ++l) {
+      cells[l].task = "carried";
+      cells[l].numbers = {{"key_at", static_cast<double>(options.key_at[k])},
+                          {"length", static_cast<double>(lengths[l])}};
+      for (int32_t t = 0; t < options.n && status.ok(); ++t) {
+        // The same keys as asked aside.
+        const uint64_t seed = TrialRng(options.seed, (static_cast<uint64_t>(t) << 16) + k).Next();
+        status = CarriedTrial(examinee, options, lengths, options.key_at[k], l, seed, &cells[l]);
+        if (status.ok() && hooks.progress) {
+          hooks.progress(++asked, static_cast<int64_t>(lengths.size() * options.key_at.size()) * options.n);
+        }
+      }
+    }
+    ReportAll(cells, hooks);
+    WEIR_RETURN_IF_ERROR(status);
+  }
+  return Status();
+}
+
+}  // namespace
+
 Status RunPasskeyGrowing(Examinee& examinee, const PasskeyOptions& options, const SuiteHooks& hooks) {
   WEIR_RETURN_IF_ERROR(CheckPasskeyOptions(options, true));
   std::vector<int64_t> lengths = options.lengths;
   std::sort(lengths.begin(), lengths.end());
+  if (options.carry) return RunPasskeyCarried(examinee, options, lengths, hooks);
   int64_t asked = 0;
   for (size_t k = 0; k < options.key_at.size(); ++k) {
     std::vector<Cell> cells(lengths.size());
@@ -136,8 +209,7 @@ Status RunPasskeyGrowing(Examinee& examinee, const PasskeyOptions& options, cons
       question.n_answer = options.n_answer;
       WEIR_RETURN_IF_ERROR(examinee.Expect(question));
       if (lengths.back() - begin - stream.n_fixed() < options.key_at[k]) {
-        return InvalidArgument("a key after {} tokens of filler does not fit into {} tokens: ask for a longer length",
-                               options.key_at[k], lengths.back());
+        return DoesNotFit(lengths, options.key_at[k], lengths.size() - 1);
       }
       constexpr int64_t kPiece = 4096;  // a long stream is never held whole
       int64_t at = 0;

@@ -21,6 +21,9 @@ struct PasskeyOptions {
   int32_t n = 10;                                        // trials per cell
   uint64_t seed = 0;
   int32_t n_answer = 16;
+  // Growing: at every length a round ends, whose question and answer stay in the stream. The key is asked for once, in
+  // a trial's last round; the rounds before it ask about the filler, so that no answer gives the key away.
+  bool carry = false;
 };
 
 // The tokens of one stream of any length: task, filler, key, then filler from its beginning.
@@ -40,6 +43,8 @@ class PasskeyStream {
   // Tokens [first, end) of the stream whose key sentence comes after n_before tokens of filler.
   std::vector<int32_t> Tokens(int64_t n_before, int64_t first, int64_t end) const;
   Question question() const;
+  // Of a round that does not ask for the key.
+  static Question FillerQuestion();
 
  private:
   int32_t key_ = 0;
@@ -51,7 +56,8 @@ Status CheckPasskeyOptions(const PasskeyOptions& options, bool growing);
 // The published protocol: every trial of every cell (`length`, `depth`) is a separate stream.
 Status RunPasskeyGrid(Examinee& examinee, const PasskeyOptions& options, const SuiteHooks& hooks);
 // One stream per trial and key position (`key_at`), asked aside at every length after the key: far cheaper, and closer
-// to an endless stream. The text before a late key is read once for all trials.
+// to an endless stream. The text before a late key is read once for all trials. With `carry` every trial of every
+// length is a stream of its own.
 Status RunPasskeyGrowing(Examinee& examinee, const PasskeyOptions& options, const SuiteHooks& hooks);
 
 }  // namespace weir

@@ -131,6 +131,21 @@ double Viewer::UsedShare() const {
          (static_cast<double>(session_.pot().shape().n_groups()) * static_cast<double>(session_.n_seen()));
 }
 
+bool Viewer::Ended(std::span<const int32_t> tokens) const {
+  if (tokenizer_.IsEndOfGeneration(tokens.back())) return true;
+  return chat_ == nullptr && tokenizer_.Decode(tokens).find('\n', 1) != std::string::npos;
+}
+
+Result<BeamAnswer> Viewer::BestOfBeams() {
+  BeamModel model;
+  model.ended = [this](std::span<const int32_t> tokens) { return Ended(tokens); };
+  model.logits = [this](std::span<const std::vector<int32_t>> beams, const BeamModel::Each& each) {
+    return session_.AskAside({}, beams, each, stop_);
+  };
+  WEIR_ASSIGN_OR_RETURN(const std::span<const float> first, session_.Logits());
+  return SearchBeams({options_.n_beams, options_.n_answer, options_.length_penalty}, first, model);
+}
+
 Result<ViewerReply> Viewer::Answer(int32_t n_least) {
   ViewerReply reply;
   TakeShares(&reply);
@@ -154,25 +169,42 @@ Result<ViewerReply> Viewer::Answer(int32_t n_least) {
     return Status();
   };
   const auto start = Clock::now();
-  while (!answerer.done()) {
-    WEIR_RETURN_IF_ERROR(write(answerer));
+  bool end_token_read = false;
+  if (options_.n_beams > 1) {
+    WEIR_ASSIGN_OR_RETURN(const BeamAnswer best, BestOfBeams());
+    Session::AppendOptions append;
+    append.generated = true;
+    append.t_src_ms = t_ms();
+    for (const int32_t& token : best.tokens) {
+      WEIR_RETURN_IF_ERROR(session_.Append({&token, 1}, append));
+      ++n_written;
+      ++n_tokens_;
+      reply.used_share += UsedShare();
+    }
+    reply.text = tokenizer_.Decode(best.tokens);
+    end_token_read = !best.tokens.empty() && tokenizer_.IsEndOfGeneration(best.tokens.back());
+  } else {
+    while (!answerer.done()) {
+      WEIR_RETURN_IF_ERROR(write(answerer));
+      reply.text += answerer.TakeText();
+      // Without a template a new line may be the only sign that the answer is over.
+      if (chat_ == nullptr && reply.text.find('\n', 1) != std::string::npos) answerer.Stop();
+    }
+    answerer.Finish();
     reply.text += answerer.TakeText();
-    // Without a template a new line may be the only sign that the answer is over.
-    if (chat_ == nullptr && reply.text.find('\n', 1) != std::string::npos) answerer.Stop();
+    end_token_read = answerer.end_token_read();
   }
-  answerer.Finish();
-  reply.text += answerer.TakeText();
   options.max_tokens = std::max<int64_t>(0, n_least - n_written);
   options.ignore_eos = true;
   for (Answerer more(session_, sampler, tokenizer_, options); !more.done();) WEIR_RETURN_IF_ERROR(write(more));
   const double seconds = SecondsSince(start);
-  reply.used_share /= static_cast<double>(n_written);
-  reply.ms_per_token = 1000 * seconds / static_cast<double>(n_written);
+  reply.used_share /= static_cast<double>(std::max<int64_t>(n_written, 1));
+  reply.ms_per_token = 1000 * seconds / static_cast<double>(std::max<int64_t>(n_written, 1));
   cost_.answer_tokens += n_written;
   cost_.answer_s += seconds;
   reply.text.erase(0, std::min(reply.text.find_first_not_of(" \n"), reply.text.size()));
   reply.text = reply.text.substr(0, reply.text.find('\n'));
-  talk_.Answered(answerer.end_token_read());
+  talk_.Answered(end_token_read);
   return reply;
 }
 

@@ -18,6 +18,7 @@
 #include "chat/conversation.h"
 #include "engine/frame_store.h"
 #include "engine/session.h"
+#include "eval/beam_search.h"
 #include "eval/encoded_pictures.h"
 #include "eval/examinee.h"
 #include "recall/stream_recall.h"
@@ -36,6 +37,10 @@ struct ViewerOptions {
   int32_t n_decode = 0;
   int64_t frame_ms = 1000;  // of the source, from a picture to the next
   bool video = false;       // pictures are frames of a video
+  // Above 1: the best of so many beams instead of the likeliest token each time; the session then needs `n_answer`
+  // slots for questions aside. Beams read all that is held.
+  int32_t n_beams = 1;
+  double length_penalty = 1;  // BeamOptions
 };
 
 struct ViewerReply {
@@ -92,6 +97,9 @@ class Viewer {
   // Reads the rest of the turn, up to where the answer begins.
   Status ReadQuestion(const std::string& question);
   Result<ViewerReply> Answer(int32_t n_least);
+  // Whether an answer ends with its last token.
+  bool Ended(std::span<const int32_t> tokens) const;
+  Result<BeamAnswer> BestOfBeams();
   void TakeShares(ViewerReply* reply) const;
   double UsedShare() const;
 

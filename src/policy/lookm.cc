@@ -11,8 +11,11 @@
 // One keep-set per layer and KV head.
 //
 // Differences:
-// - The paper merges what it evicts into the kept entry of the nearest key. Nothing is merged here: a kept token is
-//   unchanged (docs/decisions/0018-policies-choose-they-do-not-change.md says what merging would take).
+// - The paper merges what it evicts into the kept entry of the nearest key (merge=average, pivot or weighted;
+//   engine/session/slot_merger.h has the sums). By default nothing is merged: a kept token is unchanged. Text that is
+//   evicted is merged as well, and pinned slots receive nothing.
+// - The paper merges once. A stream merges with every selection, and what a slot received before is not counted: the
+//   newest weighs most. Keys are merged un-rotated, the paper's as they are rotated.
 // - The paper compresses once, after the prompt, by ratios of its length; here the budget is the pot, of which `share`
 //   is recent, and a pot that fills again is compressed again.
 // - Text alone may be more than a pot holds: it is then ranked by a, and of the visual tokens only recent ones are
@@ -36,14 +39,27 @@ constexpr PolicyOptionInfo kOptions[] = {
      .help = "share of the kept slots for the newest ones",
      .tune = "0.1|0.25|0.5|0.75"},
     TextOption("reduce", "mean", "how to combine the query heads of a KV head", "mean|sum"),
+    TextOption(
+        "merge", "none",
+        "what becomes of evicted slots: forgotten, or merged into the kept slot of the nearest key by a mean, by a "
+        "mean of means with it, or weighted by nearness",
+        "none|average|pivot|weighted"),
     kStepOption,
 };
+
+Merge MergeOf(std::string_view word) {
+  return word == "average"    ? Merge::kAverage
+         : word == "pivot"    ? Merge::kPivot
+         : word == "weighted" ? Merge::kWeighted
+                              : Merge::kNone;
+}
 
 class LookM : public Policy {
  public:
   explicit LookM(const PolicyOptions& options)
       : share_(options.Number("share")),
         reduce_(options.Text("reduce") == "sum" ? HeadReduce::kSum : HeadReduce::kMean),
+        merge_(MergeOf(options.Text("merge"))),
         step_(options.Int("step")) {}
   PolicyNeeds Needs() const override {
     PolicyNeeds needs;
@@ -51,6 +67,7 @@ class LookM : public Policy {
     needs.evidence.rows = EvidenceRows::kAll;
     needs.evidence.head_reduce = reduce_;
     needs.min_slots = 2;
+    needs.merge = merge_;
     return needs;
   }
   int32_t TargetSlots(int32_t n_slots, int32_t n_coming) const override {
@@ -76,6 +93,7 @@ class LookM : public Policy {
  private:
   const double share_;
   const HeadReduce reduce_;
+  const Merge merge_;
   const int32_t step_;
   SlotPicker picker_;
   std::vector<float> text_;

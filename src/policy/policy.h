@@ -23,6 +23,10 @@
 
 namespace weir {
 
+// What becomes of slots that a selection drops: they are forgotten, or go into kept ones
+// (engine/session/slot_merger.h).
+enum class Merge { kNone, kAverage, kPivot, kWeighted };
+
 // Declared by a policy before the pot is made. Statistics that are not declared are not collected and cost nothing.
 struct PolicyNeeds {
   Positions positions = Positions::kCache;
@@ -47,6 +51,9 @@ struct PolicyNeeds {
   // K > 0: rows of a prompt about pictures may end after the model's first K layers. Those that SelectRows() leaves out
   // are neither computed nor stored behind them. Needs kPerLayer, and attention of a prompt's last row.
   int32_t filter_layers = 0;
+  // A policy never sees what a slot holds: which kept slot receives a dropped one follows from the keys. Only in the
+  // host's memory, and with positions of the pot.
+  Merge merge = Merge::kNone;
   int32_t scratch_per_slot = 20;  // working memory of Select() in bytes, per slot of a pot's largest group
 };
 

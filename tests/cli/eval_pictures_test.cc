@@ -198,6 +198,11 @@ TEST_F(EvalPicturesTest, VqaScoresAFolderByEveryMetric) {
     EXPECT_EQ(row["used_share"], 1);
   }
   EXPECT_EQ(Rows(Command("vqa", {"--data", file, "--n", "2"}))[0]["n"], 2);
+  const std::vector<json> beams = Rows(Command("vqa", {"--data", file, "--beams", "3", "--length-penalty", "0.5"}));
+  ASSERT_EQ(beams.size(), 1u);
+  EXPECT_EQ(beams[0]["n"], 3);
+  EXPECT_EQ(beams[0]["stored_share"], 1);
+  EXPECT_NE(beams[0]["settings"].get<std::string>().find("beams=3^0.5"), std::string::npos);
   const std::vector<json> pruned = Rows(Command("vqa", {"--data", file, "--prune", "none;l2:keep=0.2"}, true));
   ASSERT_EQ(pruned.size(), 2u);
   EXPECT_EQ(pruned[1]["method"], "l2");

@@ -101,6 +101,22 @@ TEST(EvalPasskeyTest, BothModes) {
       Rows("passkey", {"--mode", "grid", "--pot", "96", "--length", "200", "--depth", "0,0.5", "--n", "1"}).size(), 2u);
 }
 
+TEST(EvalPasskeyTest, RoundsThatStay) {
+  const Arguments rounds = {"--carry", "--pot", "96", "--length", "200,400,500", "--key-at", "150", "--n", "2"};
+  const std::vector<json> rows = Rows("passkey", rounds);
+  ASSERT_EQ(rows.size(), 2u) << "the key comes after the first length";
+  for (const json& row : rows) {
+    EXPECT_EQ(row["task"], "carried");
+    EXPECT_EQ(row["n"], 2);
+    EXPECT_FALSE(row.contains("gold_nll"));
+  }
+  // A round's question and answer lie between the two lengths.
+  EXPECT_GT(rows[1]["tokens_back"], rows[0]["tokens_back"].get<double>() + 100);
+  const RunResult grid = Eval("passkey", {"--carry", "--mode", "grid", "--pot", "96"});
+  EXPECT_EQ(grid.code, 2);
+  EXPECT_NE(grid.err.find("--carry"), std::string::npos) << grid.err;
+}
+
 TEST(EvalPasskeyTest, AKeyBehindTheEndIsRefused) {
   const RunResult run = Eval("passkey", {"--pot", "96", "--length", "200,300", "--key-at", "20,290", "--n", "1"});
   EXPECT_EQ(run.code, 2);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "engine/picture_parts.h"
 #include "engine/session.h"
 #include "support/build_paths.h"
 #include "support/tiny.h"
@@ -240,6 +241,55 @@ TEST_F(VisionPolicies, ASessionSavedBetweenTwoFullStepsContinuesWithTheSameBytes
       EXPECT_EQ(again, bytes);
       EXPECT_EQ(Answer(*restored, kAnswer, at), Answer(*session, kAnswer, at)) << policy << " saved after " << at;
     }
+  }
+}
+
+// Merging changes what is held, and not which tokens; a saved session has what was merged.
+TEST_F(VisionPolicies, LookMMergesWhatItEvicts) {
+  const auto watch = [&](const std::string& policy, std::vector<uint8_t>* saved) {
+    auto session = MakeSession(policy, 72);
+    for (int round = 0; round < 3; ++round) {
+      Ask(*session);
+      EXPECT_TRUE(session->Save(saved).ok());
+      Answer(*session, 5);
+    }
+    EXPECT_EQ(session->ledger().peak_bytes(), session->plan().total_bytes);
+    return std::pair(Held(*session), LogitsOf(*session));
+  };
+  std::vector<uint8_t> saved;
+  const auto plain = watch("lookm", &saved);
+  for (const char* merge : {"average", "pivot", "weighted"}) {
+    const std::string policy = std::string("lookm:merge=") + merge;
+    const auto merged = watch(policy, &saved);
+    EXPECT_NE(merged.second, plain.second) << merge;
+    EXPECT_EQ(watch(policy, &saved), merged) << merge;
+    auto restored = MakeSession(policy, 72);
+    ASSERT_TRUE(restored->Restore(saved).ok());
+    EXPECT_EQ(Answer(*restored, 5).back(), merged.second) << merge;
+  }
+}
+
+// Families put words around a picture's rows. They are read before its question and ask nothing: a picture that only
+// they have seen stays whole when the question needs room.
+TEST_F(VisionPolicies, WordsAroundAPictureDoNotVoteOnIt) {
+  EncoderConfig config;
+  config.n_embd = static_cast<int32_t>(tiny_.model->config().n_embd);
+  config.words.tokens = {{1}, {2}};
+  const std::vector<PicturePart> parts = {{.words = 0, .n_rows = kImage}, {.words = 1}};
+  auto session = MakeSession("a_vl", 128);
+  for (int round = 0; round < 6; ++round) {
+    ASSERT_TRUE(AppendParts(config, parts, rows_, Modality::kVideo, *session, {}).ok());
+    const int64_t end = session->n_seen() - 1, begin = end - kImage;
+    const std::vector<int32_t> question(tokens_.begin(), tokens_.begin() + kQuestion);
+    ASSERT_TRUE(session->BeginRound(question, kAnswer).ok());
+    for (const auto& held : Held(*session)) {
+      const auto is_new = [=](int64_t seq) { return seq >= begin && seq < end; };
+      EXPECT_EQ(std::ranges::count_if(held, is_new), kImage) << "round " << round;
+    }
+    Session::AppendOptions prompt;
+    prompt.end_of_prompt = true;
+    ASSERT_TRUE(session->Append(question, prompt).ok());
+    Answer(*session, 3);
   }
 }
 

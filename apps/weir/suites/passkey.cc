@@ -22,6 +22,7 @@ Result<Exam> MakeExam(const PasskeyFlags& flags) {
   options.seed = flags.eval.seed;
   if (flags.eval.prompt == "chat") options.n_answer = std::max(options.n_answer, 40);
   const bool growing = flags.mode == "growing";
+  if (options.carry && !growing) return InvalidArgument("--carry: only with --mode growing");
   WEIR_RETURN_IF_ERROR(CheckPasskeyOptions(options, growing));
   constexpr int64_t kMargin = 256;
   const int64_t longest = *std::max_element(options.lengths.begin(), options.lengths.end()),
@@ -34,7 +35,8 @@ Result<Exam> MakeExam(const PasskeyFlags& flags) {
             .n_questions = n_lengths * n_others * options.n,
             .n_answer = options.n_answer};
   exam.n_expected = 24;
-  exam.read_tokens = (growing ? longest : all) * n_others * options.n;
+  exam.read_tokens = (growing && !options.carry ? longest : all) * n_others * options.n;
+  if (options.carry) exam.longest_tokens += n_lengths * (options.n_answer + 32);
   exam.run = [options, growing](Examinee& asked, Examinee&, const SuiteHooks& hooks) {
     return growing ? RunPasskeyGrowing(asked, options, hooks) : RunPasskeyGrid(asked, options, hooks);
   };
@@ -60,6 +62,10 @@ Action AddPasskey(CLI::App& sub) {
       ->delimiter(',')
       ->check(Between(int64_t{0}, int64_t{1} << 40))
       ->capture_default_str();
+  sub.add_flag(
+      "--carry", flags->options.carry,
+      "growing: at every length a round ends, whose question and answer stay; only a trial's last one asks for "
+      "the key");
   return [=] { return RunExam(flags->eval, [&](const LoadedModel&) { return MakeExam(*flags); }); };
 }
 

@@ -116,6 +116,7 @@ Status OneRun(Sitting& sitting, const PictureExam& exam, const EvalRun& run, con
     options.pot_slots = static_cast<int32_t>(std::ceil(flags.share * static_cast<double>(sitting.longest_prompt)));
   }
   WEIR_RETURN_IF_ERROR(AddProbe(sitting.model, flags.eval.model, sitting.chat != nullptr, std::nullopt, &options));
+  if (sitting.viewer.n_beams > 1) options.aside_slots = sitting.viewer.n_answer;
   if (sitting.viewer.video) options.beside = FrameStore::Plan(encoder);
   WEIR_ASSIGN_OR_RETURN(RecallOptions recall, ToRecallOptions(flags.eval.pot.recall));
   recall.max_rows = encoder.config().max_rows();

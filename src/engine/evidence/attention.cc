@@ -44,7 +44,8 @@ class AttentionEvidence : public EvidenceKind {
     if (item.reads != nullptr) return false;
     if (declared_.rows == EvidenceRows::kLast) return LastRowsVote(core, chunk);
     call_.accumulate = true;
-    return !declared_.visual_latest || chunk.tokens != nullptr;
+    // A word that ends a frame is read after the frame and asks nothing of it.
+    return !declared_.visual_latest || (chunk.tokens != nullptr && !chunk.of_picture);
   }
 
   // Only rows whose votes a selection will use: the newest of a prompt, and those before the pot is full.

@@ -65,8 +65,9 @@ struct Chunk {
   int64_t n_after = 0;  // rows of the same call that come after this chunk
   int64_t t_src_ms = 0;
   bool pinned = false, generated = false;
-  bool excerpt = false;   // read before: it takes slots kept free for excerpts
-  bool observed = false;  // a TensorObserver sees every tensor
+  bool excerpt = false;     // read before: it takes slots kept free for excerpts
+  bool of_picture = false;  // words around a picture's rows
+  bool observed = false;    // a TensorObserver sees every tensor
 };
 
 struct SessionCore {

@@ -23,6 +23,7 @@ struct SessionParts {
   LateRows late;
   Aside aside;
   SessionTrace trace;
+  SlotMerger merger;
 
   // Lays out everything that the plan counts as metadata, workspace and logits of these parts; `plan` has pot and
   // runner. Laid out separately: what is read ahead or asked aside, rows that wait, and a trace that watches
@@ -34,6 +35,7 @@ struct SessionParts {
     ChunkReader::LayOut(plan.runner.max_rows, space);
     SlotSelector::LayOut(plan.pot, needs, space);
     PartialReads::LayOut(plan.pot, needs, space);
+    merger.LayOut(plan.pot, needs.merge, space);
   }
 };
 

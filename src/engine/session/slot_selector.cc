@@ -123,7 +123,21 @@ Status SlotSelector::Shrink(int32_t n_keep, const char* reason) {
   // Compute all keep-sets first: an invalid selection then leaves every group unchanged.
   core_.policy->SelectAll(views_, n_keep, keeps_);
   WEIR_RETURN_IF_ERROR(CheckCounts(n_keep));
+  if (core_.needs.merge != Merge::kNone) WEIR_RETURN_IF_ERROR(MergeDropped());
   return KeepOnly(n_keep, reason);
+}
+
+Status SlotSelector::MergeDropped() {
+  for (size_t group = 0; group < views_.size(); ++group) {
+    WEIR_RETURN_IF_ERROR(core_.pot->CheckKeep(static_cast<int32_t>(group), keeps_[group]));
+  }
+  const PotShape& shape = core_.pot->shape();
+  for (int32_t layer = 0; layer < shape.n_layers; ++layer) {
+    for (int32_t head = 0; head < shape.n_kv_heads_of(layer); ++head) {
+      merger_->Run(*core_.pot, layer, head, keeps_[static_cast<size_t>(shape.group_of(layer, head))]);
+    }
+  }
+  return Status();
 }
 
 Status SlotSelector::MakeRoom(int32_t n_coming) {

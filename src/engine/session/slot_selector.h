@@ -12,6 +12,7 @@
 #include "engine/session/core.h"
 #include "engine/session/rewind_mark.h"
 #include "engine/session/session_trace.h"
+#include "engine/session/slot_merger.h"
 
 namespace weir {
 
@@ -25,6 +26,8 @@ class SlotSelector {
   static void LayOut(const PotShape& pot, const PolicyNeeds& needs, BufferSpace* space);
   // Allocates the lists. The pot must exist.
   void Prepare();
+  // What a selection drops is merged by it. It must outlive the selector.
+  void Use(SlotMerger* merger) { merger_ = merger; }
 
   // Frees n_coming slots in every group. kOverBudget if nothing, or not enough, may be forgotten.
   Status MakeRoom(int32_t n_coming);
@@ -44,6 +47,8 @@ class SlotSelector {
   void FillViews();
   // One selection: keeps n_keep slots (on average over the groups).
   Status Shrink(int32_t n_keep, const char* reason);
+  // PolicyNeeds::merge, before what is dropped leaves its slots.
+  Status MergeDropped();
   // Checks that the policy kept no more slots than allowed.
   Status CheckCounts(int32_t n_keep) const;
   // One selection at the end of a prompt; the policy decides how many slots to keep.
@@ -55,6 +60,7 @@ class SlotSelector {
   EvidenceSet& evidence_;
   SessionTrace& trace_;
   RewindMark& rewind_;
+  SlotMerger* merger_ = nullptr;
   std::vector<SlotView> views_;  // [n_groups]
   std::vector<KeepSet> keeps_;   // [n_groups]
 };
