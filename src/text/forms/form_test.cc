@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
-#include <chrono>
+#include <ctime>
 #include <random>
 
 #include "text/forms/form_cache.h"
@@ -17,6 +17,13 @@ namespace {
 
 using testing::MetadataBuilder;
 using testing::SpellBytes;
+
+// Of this thread: a bound on it holds beside other work, too.
+double ProcessorSeconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
 
 // Bytes, some words, two control tokens. Words overlap in every way that a tree of them has to handle.
 std::shared_ptr<const FormVocab> SmallVocab() {
@@ -562,7 +569,7 @@ TEST(FormBuilder, ChoicesAreWhole) {
 
 // What nests too deep is not written; what is hostile ends with an error, soon.
 TEST(Form, HostileInputEnds) {
-  const auto start = std::chrono::steady_clock::now();
+  const double start = ProcessorSeconds();
   FormState deep(Schema("{}"));
   int depth = 0;
   while (depth < 5000 && deep.AcceptText("[").ok()) ++depth;
@@ -594,7 +601,7 @@ TEST(Form, HostileInputEnds) {
   for (int i = 0; i < 40 && ambiguous.Accept('a').ok(); ++i) {
     (void)ambiguous.Mask();
   }
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
+  EXPECT_LT(ProcessorSeconds() - start, 60);
 }
 
 std::string Repeated(std::string_view text, int n) {
@@ -633,11 +640,11 @@ TEST(FormSchema, HostileSchemasTakeLittle) {
        ""},
   };
   for (const Hostile& hostile : cases) {
-    const auto start = std::chrono::steady_clock::now();
+    const double start = ProcessorSeconds();
     const std::string error = ErrorOf(FormSpec::Kind::kJsonSchema, hostile.schema);
     EXPECT_NE(error.find(hostile.what), std::string::npos) << hostile.schema.substr(0, 100) << "\n" << error;
     EXPECT_EQ(error.empty(), hostile.what.empty()) << hostile.schema.substr(0, 100) << "\n" << error;
-    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10)) << hostile.schema.substr(0, 100);
+    EXPECT_LT(ProcessorSeconds() - start, 10) << hostile.schema.substr(0, 100);
   }
   rusage usage{};
   ASSERT_EQ(getrusage(RUSAGE_SELF, &usage), 0);
