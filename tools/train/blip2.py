@@ -52,7 +52,8 @@ def stages(size):
 
 
 class Model(nn.Module):
-    def __init__(self, size="small"):
+    def __init__(self, size="small", cross_every=1):
+        """`cross_every`: 2 for cross-attention in every other block of the Q-Former, as the published model has it."""
         super().__init__()
         (v_width, v_blocks, v_heads), (q_width, q_blocks, q_heads), (width, blocks, ff, heads) = SIZES[size]
         # The configurations' own initial weights (1e-10 and 0.02) are meant to be overwritten by pre-trained ones. A
@@ -78,7 +79,7 @@ class Model(nn.Module):
             num_attention_heads=q_heads,
             intermediate_size=4 * q_width,
             encoder_hidden_size=v_width,
-            cross_attention_frequency=1,
+            cross_attention_frequency=cross_every,
             hidden_dropout_prob=0.0,
             attention_probs_dropout_prob=0.0,
         )
@@ -106,7 +107,7 @@ class Model(nn.Module):
         )
         self.whole = transformers.Blip2ForConditionalGeneration(config)
         nn.init.normal_(self.whole.query_tokens, std=0.5)  # equal queries would stay equal
-        for layer in self.whole.qformer.encoder.layer:
+        for layer in self.whole.qformer.encoder.layer[::cross_every]:
             for choosing in (layer.crossattention.attention.query, layer.crossattention.attention.key):
                 nn.init.normal_(choosing.weight, std=0.12)
         nn.init.normal_(

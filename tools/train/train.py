@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains one of our small vision-language models from scratch and writes its GGUF files.
 
-    tools/train/train.py llava|blip2|qwenvl --out FOLDER [--minutes M] [--size tiny|small|base] [--data FOLDER]
+    tools/train/train.py MODEL --out FOLDER [--minutes M] [--size tiny|small|base] [--data FOLDER]
+
+MODEL: llava, blip2, blip2_half or qwenvl.
 
 The same command again resumes after M minutes, Ctrl-C or a power cut (which loses at most --save-every seconds). Every
 batch depends only on --seed and its number, so a run in ten pieces equals an uninterrupted one. FOLDER gets log.jsonl,
@@ -41,6 +43,8 @@ class Course:
     def __init__(self, args):
         self.args = args
         self.recipe = importlib.import_module(f"tools.train.{args.model}")
+        if args.size not in self.recipe.SIZES:
+            sys.exit(f"train: {args.model} is not made in size {args.size}: {', '.join(self.recipe.SIZES)}")
         torch.manual_seed(args.seed)
         self.device = torch.device(args.device)
         self.model = self.recipe.Model(args.size).to(self.device)
@@ -62,6 +66,8 @@ class Course:
         self.checkpoint = args.out / "checkpoint.pt"
         taught_by = getattr(self.recipe, "TAUGHT_BY", {}).get(args.size)
         self.teacher = taught.Teacher(taught_by).to(self.device) if taught_by else None
+        if start := getattr(self.recipe, "start", None):
+            start(self.model)
         if self.checkpoint.is_file():
             self._resume()
         elif self.teacher:
@@ -231,7 +237,7 @@ def _go_on(course, log, began, stop):
 
 def parse(argv=None):
     parser = argparse.ArgumentParser(description="Trains a small vision-language model and writes its GGUF files.")
-    parser.add_argument("model", choices=("llava", "blip2", "qwenvl"))
+    parser.add_argument("model", choices=("llava", "blip2", "blip2_half", "qwenvl"))
     parser.add_argument("--out", type=Path, required=True, help="folder of the run; it is continued where there is one")
     parser.add_argument(
         "--minutes", type=float, default=math.inf, help="stop after so many; the same command goes on later"

@@ -18,7 +18,7 @@ try:
 except ImportError as e:
     raise unittest.SkipTest(f"needs torch, transformers, tokenizers, jinja2 and gguf: {e}") from e
 
-from tools.train import blip2, data, export, llava, naming, qwenvl, taught, tokenizer, train, world
+from tools.train import blip2, blip2_half, data, export, llava, naming, qwenvl, taught, tokenizer, train, world
 from tools.train.data import Stage
 from tools.train.world import Mix
 
@@ -226,6 +226,25 @@ class Run(unittest.TestCase):
             made.step = train.WARMUP
             losses = [float(made.one_step(stage, batch)[0]) for _ in range(30)]
             self.assertLess(losses[-1], 0.5 * losses[0])
+
+
+class HalfAQFormer(unittest.TestCase):
+    def test_only_the_q_former_learns_between_the_parents_parts(self):
+        torch.manual_seed(1)
+        model = blip2_half.Model("small")
+        blip2_half.start(model)
+        learns = {name.split(".")[0] for name, p in model.whole.named_parameters() if p.requires_grad}
+        self.assertEqual(learns, {"query_tokens", "qformer", "language_projection"})
+        crosses = [hasattr(layer, "crossattention") for layer in model.whole.qformer.encoder.layer]
+        self.assertEqual(crosses, [True, False, True, False, True, False])
+        with tempfile.TemporaryDirectory() as folder:
+            files = export.export(blip2_half, model, Path(folder))
+            for file, prefix in zip(files, ("", "mmproj-")):
+                made = taught.tensors(file)
+                parent = taught.tensors(taught.MODELS / f"{prefix}{blip2_half.PARENT}.gguf")
+                same = {name for name in made if name in parent and torch.equal(made[name], parent[name])}
+                kept = {name for name in parent if not name.startswith("v.proj_")}
+                self.assertLessEqual(kept, same)
 
 
 class ThreeAxes(unittest.TestCase):
