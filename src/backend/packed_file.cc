@@ -22,7 +22,7 @@ namespace weir {
 namespace {
 
 // Rises when a layout of weights changes (backend/cpu/pack_test.cc detects it), or what a piece's print is made of.
-constexpr uint32_t kVersion = 2;
+constexpr uint32_t kVersion = 3;
 constexpr uint32_t kMaxPieces = 1 << 20;
 
 struct Header {

@@ -33,7 +33,7 @@ void PutCodes(int bits, const uint8_t* code, int col, uint8_t* out) {
   for (int k = 0; k < kCodeBlock; ++k) {
     const int group = k / 4, byte = 4 * col + k % 4;
     if (bits == 5) {
-      out[256 + group * 8 + byte / 8] |= static_cast<uint8_t>((code[k] >> 4) << (byte % 8));
+      out[256 + byte] |= static_cast<uint8_t>((code[k] >> 4) << group);
     } else {
       out[256 + group / 4 * 64 + byte] |= static_cast<uint8_t>((code[k] >> 4) << (2 * (group % 4)));
     }

@@ -8,7 +8,7 @@
 // - 8 bits: 8 groups of 64 bytes; byte 4 * col + i of group g is the code of k = 4 g + i (the order of VNNI
 //   instructions);
 // - 4 bits: 4 x 64 bytes; vector g holds group g in its low and group g + 4 in its high nibbles;
-// - 5 bits: as 4 bits, then 8 words of 64 bits: bit 4 * col + i of word g is the fifth bit of that byte of group g;
+// - 5 bits: as 4 bits, then 64 bytes: bit g of byte 4 * col + i is the fifth bit of that byte of group g;
 // - 6 bits: as 4 bits, then 2 x 64 bytes: bits 2 j, 2 j + 1 of a byte of vector h are the upper bits of group 4 h + j.
 //
 // The scales of a panel, by ScaleKind:
@@ -60,7 +60,7 @@ inline int GetCode(int unpacked, const uint8_t* in, int col, int k) {
   const int group = k / 4, byte = 4 * col + k % 4;
   if (unpacked == 8) return in[group * 64 + byte];
   const int low = in[group % 4 * 64 + byte] >> (group < 4 ? 0 : 4) & 15;
-  if (unpacked == 5) return low | (in[256 + group * 8 + byte / 8] >> (byte % 8) & 1) << 4;
+  if (unpacked == 5) return low | (in[256 + byte] >> group & 1) << 4;
   if (unpacked == kFloat4Bits) return kFloat4Levels[low] + 16;
   if (unpacked == kIq4Bits) return kIq4Levels[low] + 128;
   if (unpacked == 6) return low | (in[256 + group / 4 * 64 + byte] >> (2 * (group % 4)) & 3) << 4;

@@ -90,18 +90,10 @@ HWY_INLINE hn::Vec<DU8> LoadGroup(const uint8_t* block, int group, int at) {
     const auto shifted = group < 4 ? raw : hn::BitCast(du8, hn::ShiftRight<4>(hn::BitCast(du16, raw)));
     auto codes = hn::And(shifted, hn::Set(du8, 15));
     if constexpr (kBits == 5) {
-      // Lane i needs bit at + i of the group's word: every byte of it is spread over eight lanes, which test a bit
-      // each.
-      static constexpr uint8_t kByteOfLane[64] = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2,
-                                                  2, 2, 3, 3, 3, 3, 3, 3, 3, 3, 4, 4, 4, 4, 4, 4, 4, 4, 5, 5, 5, 5,
-                                                  5, 5, 5, 5, 6, 6, 6, 6, 6, 6, 6, 6, 7, 7, 7, 7, 7, 7, 7, 7};
-      const hn::Repartition<uint64_t, DU8> du64;
-      uint64_t word;
-      std::memcpy(&word, block + 256 + group * 8, 8);
-      const auto bytes = hn::BitCast(du8, hn::Set(du64, word >> at));
-      const auto spread = hn::TableLookupBytes(bytes, hn::LoadU(du8, kByteOfLane));
-      const auto bit = hn::BitCast(du8, hn::Set(du64, 0x8040201008040201u));
-      codes = hn::Or(codes, hn::IfThenElseZero(hn::TestBit(spread, bit), hn::Set(du8, 16)));
+      // Bits that 16-bit shifts bring in from a neighbour are masked off.
+      const auto wide = hn::BitCast(du16, hn::LoadU(du8, block + 256 + at));
+      const auto moved = group < 4 ? hn::ShiftLeftSame(wide, 4 - group) : hn::ShiftRightSame(wide, group - 4);
+      codes = hn::Or(codes, hn::And(hn::BitCast(du8, moved), hn::Set(du8, 16)));
     }
     if constexpr (kBits == kFloat4Bits || kBits == kIq4Bits) {
       alignas(16) static constexpr auto kCodes =

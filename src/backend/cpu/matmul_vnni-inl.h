@@ -48,12 +48,10 @@ HWY_INLINE void LoadCodes(const uint8_t* block, int g, __m512i& lo, __m512i& hi)
     lo = _mm512_and_si512(raw, nibble);
     hi = _mm512_and_si512(_mm512_srli_epi16(raw, 4), nibble);
     if constexpr (kBits == 5) {
-      uint64_t bits_lo, bits_hi;
-      __builtin_memcpy(&bits_lo, block + 256 + 8 * g, 8);
-      __builtin_memcpy(&bits_hi, block + 256 + 8 * (g + 4), 8);
-      const __m512i fifth = _mm512_set1_epi8(16);
-      lo = _mm512_mask_add_epi8(lo, _cvtu64_mask64(bits_lo), lo, fifth);
-      hi = _mm512_mask_add_epi8(hi, _cvtu64_mask64(bits_hi), hi, fifth);
+      // Bits g and g + 4 of every byte move to bit 4.
+      const __m512i fifth = _mm512_set1_epi8(16), bits = _mm512_loadu_si512(block + 256);
+      lo = _mm512_or_si512(lo, _mm512_and_si512(_mm512_slli_epi16(bits, 4 - g), fifth));
+      hi = _mm512_or_si512(hi, _mm512_and_si512(_mm512_srli_epi16(bits, g), fifth));
     }
     if constexpr (kBits == 6) {
       // Bits 2 g, 2 g + 1 of every byte move to bits 4, 5; bits that 16-bit shifts bring in from a neighbour are masked
