@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What every policy costs in reading: processor time beside `streaming_llm`, with a pot that is full nearly all the time.
+"""What every policy costs in reading: processor time beside `streaming_llm`, with a pot that is full nearly always.
 
-    bench/policy_cost.py -m MODEL.gguf [--pots 512,2048] [-n 6144] [-r 3] [--policies weir,h2o] [-t 1] [--json FILE]
+    bench/policy_cost.py -m MODEL.gguf [--pots 512,2048] [-n 6144] [-r 3] [--policies 'weir;h2o'] [-t 1] [--json FILE]
 
 For each pot and round, every policy reads n random tokens in a process of its own (`weir bench --stream`), in an order
 that turns. Its time is the user's and the system's time of that process, less that of one that reads a single token.
@@ -38,7 +38,7 @@ def main():
     parser.add_argument("-n", "--tokens", type=int, default=6144)
     parser.add_argument("-r", "--rounds", type=int, default=3)
     parser.add_argument("-t", "--threads", type=int, default=1)
-    parser.add_argument("--policies", help="default: all but `full`")
+    parser.add_argument("--policies", help="separated by semicolons; default: all but `full`")
     parser.add_argument("--json", help="append the rows to this file")
     args = parser.parse_args()
     listed = subprocess.run([args.weir, "policies"], check=True, capture_output=True, text=True).stdout

@@ -77,7 +77,9 @@ def main():
     parser.add_argument("--json", help="append the rows to this file")
     args = parser.parse_args()
     kinds = args.kinds.split(",")
-    print("| model | start | first token s | peer s | peer / weir | end s | peer s | processor s | peer s | MiB | peer |")
+    print(
+        "| model | start | first token s | peer s | peer / weir | end s | peer s | processor s | peer s | MiB | peer |"
+    )
     print("|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|", flush=True)
     for model in args.model:
         mine = [args.weir, "run", "-m", model, "-t", str(args.threads), "-c", "512", "-n", "1", "--temp", "0"]

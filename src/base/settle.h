@@ -25,12 +25,12 @@ void InPauses(const std::atomic<bool>& stop, const Step& step) {
   }
 }
 
-// Whether blocks of weights of this process (HostBuffer, base/memory.h) have small pages because the system gave huge ones
-// slowly, as a virtual machine does that has to get them from its host: so a program starts soon.
+// Whether blocks of weights of this process (HostBuffer, base/memory.h) have small pages because the system gave huge
+// ones slowly, as a virtual machine does that has to get them from its host: so a program starts soon.
 bool HasSlowHugePages();
 
-// Puts small pages of a HostBuffer from *at on together to a huge one, in place, and moves *at on; other threads may read
-// and write it meanwhile. False: none is left before `end`, or the system cannot.
+// Puts small pages of a HostBuffer from *at on together to a huge one, in place, and moves *at on; other threads may
+// read and write it meanwhile. False: none is left before `end`, or the system cannot.
 bool UseHugePage(uint8_t** at, const uint8_t* end);
 
 }  // namespace weir

@@ -2,6 +2,7 @@
 #include "engine/loaded_model.h"
 
 #include <fmt/core.h>
+#include <chrono>
 #include <system_error>
 #include <vector>
 
@@ -98,6 +99,12 @@ void LoadedModel::SettleBeside() {
     settling_ = std::thread([this] {
       InPauses(enough_, [this] { return packed_->WriteSome(); });
       if (!HasSlowHugePages()) return;
+      // What a program that soon ends would gain is less than it costs.
+      const Clock::time_point later = Clock::now() + std::chrono::seconds(10);
+      InPauses(enough_, [&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        return Clock::now() < later;
+      });
       for (const PackedFile::Kept& matrix : packed_->matrices()) {
         uint8_t* at = matrix.data;
         InPauses(enough_, [&] { return UseHugePage(&at, matrix.data + matrix.bytes); });
