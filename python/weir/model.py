@@ -28,8 +28,8 @@ class Model:
     or "ref". chat_template: the name of a template or the text of a Jinja template, with chat_template_kwargs; None for
     the file's own. draft: a smaller model of the same vocabulary that guesses what comes next, so that answers take
     fewer steps; no answer changes with it. packed: a folder for the weights as the CPU's kernels want them, as large as
-    the model; a later start maps them from there (`weights_mapped`). Errors: NotFoundError, CorruptError, UnsupportedError,
-    InvalidArgumentError.
+    the model; a later start maps them from there (`weights_mapped`). Errors: NotFoundError, CorruptError,
+    UnsupportedError, InvalidArgumentError.
     """
 
     def __init__(
