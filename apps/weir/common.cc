@@ -124,6 +124,7 @@ void AddModelFlags(CLI::App& app, ModelFlags* flags) {
          "keep the weights, packed for the CPU, in FOLDER as well, and map them from there at the next start: it "
          "starts sooner, programs share them, and the system may drop what is not used; as large as the model")
       ->check(NotEmpty())
+      ->envname("WEIR_PACKED")
       ->type_name("FOLDER");
   // CLI11 only allows one letter after a single dash; main.cc expands -ngl.
   app.add_option(
@@ -188,6 +189,7 @@ Result<std::unique_ptr<LoadedModel>> Load(const ModelFlags& flags, bool plan_onl
   options.n_gpu_layers = flags.gpu_layers;
   options.plan_only = plan_only;
   options.packed_folder = flags.packed;
+  options.stop = &StopFlag();
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<LoadedModel> model, LoadedModel::Load(options));
   if (const std::string note = model->packed_note(); !note.empty()) {
     Print(stderr, "weir: {}; running without\n", Printable(note));
@@ -399,7 +401,10 @@ void PrintConfiguration(const LoadedModel& model, const Session& session, const 
   const SessionPlan& plan = session.plan();
   Print(stderr, "model    {} ({}, {}), weights {}{}\n",
         Printable(config.name.empty() ? model.file().path() : config.name), config.architecture, model.backend().name(),
-        BytesText(model.ledger().used_bytes()), model.maps_weights() ? ", mapped" : "");
+        BytesText(model.ledger().used_bytes()),
+        model.maps_weights()    ? ", mapped"
+        : model.keeps_weights() ? ", kept for the next start"
+                                : "");
   Print(stderr, "pot      {} tokens, policy {}, positions {}, keys {}, values {}, {} tokens read at once\n",
         plan.pot_slots, PolicyText(session.policy(), flags), PositionsName(plan.pot.positions),
         InfoOf(plan.pot.k_type).name, InfoOf(plan.pot.v_type).name, plan.chunk_rows);

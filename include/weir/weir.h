@@ -66,11 +66,14 @@ typedef struct weir_model_options {
   const char* mmproj;        /* path of the model's vision encoder, a GGUF file; NULL: no pictures */
   const char* chat_template; /* name of a chat template, or the text of a Jinja template; NULL: the model file's */
   const char* chat_template_kwargs; /* a JSON object that a Jinja template is given; NULL: nothing */
-  const char* draft; /* path of a draft model: a smaller one of the same vocabulary, which guesses what comes next so
-                        that answers take fewer steps; no answer changes with it. NULL: none */
+  const char* draft;  /* path of a draft model: a smaller one of the same vocabulary, which guesses what comes next so
+                         that answers take fewer steps; no answer changes with it. NULL: none */
+  const char* packed; /* folder for the weights as the CPU's kernels want them, as large as the model: a later
+                         weir_model_open() maps them from there. They are written when nothing else is to be done, and
+                         weir_model_close() waits for it; what fails there costs time alone. NULL: none */
 } weir_model_options;
 #define WEIR_MODEL_OPTIONS_INIT \
-  { sizeof(weir_model_options), 0, NULL, NULL, NULL, NULL, NULL }
+  { sizeof(weir_model_options), 0, NULL, NULL, NULL, NULL, NULL, NULL }
 
 /* Loads a GGUF file. `options` may be NULL. The caller owns *model and closes it after all its sessions. If the file
  * has a chat template that cannot be used, loading succeeds, but weir_session_ask() fails. */
@@ -86,9 +89,10 @@ typedef struct weir_model_info {
   int32_t has_vision;       /* non-zero: there is a vision encoder */
   int32_t tokens_a_picture; /* at most; 0 without an encoder */
   int32_t bos_id, eos_id;   /* begin and end of a stream; -1: the vocabulary has none */
+  int32_t weights_mapped;   /* non-zero: from the folder `packed`, as an earlier start left them */
 } weir_model_info;
 #define WEIR_MODEL_INFO_INIT \
-  { sizeof(weir_model_info), 0, 0, 0, 0, 0, 0, 0, 0, -1, -1 }
+  { sizeof(weir_model_info), 0, 0, 0, 0, 0, 0, 0, 0, -1, -1, 0 }
 WEIR_API weir_status weir_model_describe(const weir_model* model, weir_model_info* info);
 
 /* Text to token ids. Writes at most `capacity` ids and sets *n_ids to the full number, so a call with capacity 0

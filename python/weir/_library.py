@@ -59,6 +59,7 @@ class ModelOptions(_Sized):
         ("chat_template", c_char_p),
         ("chat_template_kwargs", c_char_p),
         ("draft", c_char_p),
+        ("packed", c_char_p),
     ]
 
 
@@ -75,6 +76,7 @@ class ModelInfo(_Sized):
         ("tokens_a_picture", c_int32),
         ("bos_id", c_int32),
         ("eos_id", c_int32),
+        ("weights_mapped", c_int32),
     ]
     DEFAULTS = {"bos_id": -1, "eos_id": -1}
 

@@ -27,7 +27,9 @@ class Model:
     path: the model file. mmproj: its vision encoder. threads: 0 for one per usable core. device: "cpu", "cuda", "auto"
     or "ref". chat_template: the name of a template or the text of a Jinja template, with chat_template_kwargs; None for
     the file's own. draft: a smaller model of the same vocabulary that guesses what comes next, so that answers take
-    fewer steps; no answer changes with it. Errors: NotFoundError, CorruptError, UnsupportedError, InvalidArgumentError.
+    fewer steps; no answer changes with it. packed: a folder for the weights as the CPU's kernels want them, as large as
+    the model; a later start maps them from there (`weights_mapped`). Errors: NotFoundError, CorruptError,
+    UnsupportedError, InvalidArgumentError.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class Model:
         chat_template: str | None = None,
         chat_template_kwargs: dict[str, Any] | None = None,
         draft: str | os.PathLike[str] | None = None,
+        packed: str | os.PathLike[str] | None = None,
     ) -> None:
         self._handle: Handle | None = None
         self.path = os.fspath(path)
@@ -50,6 +53,7 @@ class Model:
             chat_template=c_text(chat_template, "chat_template"),
             chat_template_kwargs=None if chat_template_kwargs is None else json.dumps(chat_template_kwargs).encode(),
             draft=None if draft is None else path_bytes(draft, "draft"),
+            packed=None if packed is None else path_bytes(packed, "packed"),
         )
         out = ctypes.c_void_p()
         check(lib.LIB.weir_model_open(path_bytes(path, "the model"), ctypes.byref(options), ctypes.byref(out)))
@@ -68,6 +72,7 @@ class Model:
         self.tokens_a_picture: int = info.tokens_a_picture
         self.bos_id: int | None = info.bos_id if info.bos_id >= 0 else None
         self.eos_id: int | None = info.eos_id if info.eos_id >= 0 else None
+        self.weights_mapped: bool = info.weights_mapped != 0
 
     def _open_handle(self) -> Handle:
         if self._handle is None:

@@ -10,10 +10,11 @@
 #include <unistd.h>
 
 #include <fmt/core.h>
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <span>
-#include <system_error>
+#include <utility>
 
 #include "base/crc32c.h"
 #include "base/memory.h"
@@ -56,19 +57,25 @@ bool WriteAll(int fd, uint64_t at, std::span<const uint8_t> bytes) {
   return true;
 }
 
-// Removes what killed processes left: a file that is being written is locked.
-void RemoveLeftovers(const std::string& folder, const std::string& prefix) {
+// Removes what killed processes left. False if a process is writing such a file: then it is locked.
+bool RemoveLeftovers(const std::string& folder, const std::string& prefix) {
   DIR* const dir = opendir(folder.c_str());
-  if (dir == nullptr) return;
+  if (dir == nullptr) return true;
+  bool none = true;
   while (const dirent* entry = readdir(dir)) {
     if (std::strncmp(entry->d_name, prefix.c_str(), prefix.size()) != 0) continue;
     const std::string path = folder + "/" + entry->d_name;
     const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0) continue;
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0) unlink(path.c_str());
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
+      unlink(path.c_str());
+    } else {
+      none = false;
+    }
     close(fd);
   }
   closedir(dir);
+  return none;
 }
 
 }  // namespace
@@ -85,14 +92,11 @@ std::unique_ptr<PackedFile> PackedFile::Open(const std::string& folder, const st
   return out;
 }
 
+std::unique_ptr<PackedFile> PackedFile::None() { return std::unique_ptr<PackedFile>(new PackedFile); }
+
 PackedFile::~PackedFile() {
-  if (finisher_.joinable()) finisher_.join();
   if (mapped_ != nullptr) munmap(mapped_, mapped_bytes_);
-  for (const auto& [data, bytes] : pieces_) munmap(data, bytes);
-  if (fd_ >= 0) {
-    unlink(part_.c_str());
-    close(fd_);
-  }
+  GiveUp("");
 }
 
 bool PackedFile::Read(const std::string& key) {
@@ -142,7 +146,7 @@ void PackedFile::Begin(const std::string& folder, const std::string& key, int64_
     return GiveUp(path_ + " is no file; remove it, and the next start keeps packed weights there");
   }
   const std::string prefix = path_.substr(folder.size() + 1) + ".part-";
-  RemoveLeftovers(folder, prefix);
+  if (!RemoveLeftovers(folder, prefix)) return GiveUp("another program is writing " + path_);
   struct statvfs disk;
   const auto needed = static_cast<uint64_t>(bytes_about);
   if (statvfs(folder.c_str(), &disk) == 0 && uint64_t{disk.f_bavail} * disk.f_frsize < needed) {
@@ -166,49 +170,71 @@ void PackedFile::GiveUp(std::string why) {
   fd_ = -1;
 }
 
-PackedFile::Piece PackedFile::Next(uint64_t print, int64_t bytes) {
-  if (over_ || bytes <= 0) return {};
+const uint8_t* PackedFile::Next(uint64_t print, int64_t bytes) {
+  if (over_ || bytes <= 0 || mapped_ == nullptr) return nullptr;
+  if (next_ == table_.size() || table_[next_].print != print || table_[next_].bytes != static_cast<uint64_t>(bytes)) {
+    GiveUp(path_ + " holds other matrices; remove it, and the next start makes it anew");
+    return nullptr;
+  }
+  return mapped_ + table_[next_++].offset;
+}
+
+void PackedFile::Keep(uint64_t print, uint8_t* data, int64_t bytes) {
+  if (finished_) return;
+  kept_.push_back({data, bytes});
+  if (over_ || fd_ < 0) return;
+  if (table_.size() == kMaxPieces) return GiveUp("too many matrices for a file of packed weights");
   const auto n = static_cast<uint64_t>(bytes);
-  if (mapped_ != nullptr) {
-    if (next_ == table_.size() || table_[next_].print != print || table_[next_].bytes != n) {
-      GiveUp(path_ + " holds other matrices; remove it, and the next start makes it anew");
-      return {};
-    }
-    return {mapped_ + table_[next_++].offset, true};
-  }
-  if (table_.size() == kMaxPieces) {
-    GiveUp("too many matrices for a file of packed weights");
-    return {};
-  }
-  // Blocks are given now: a disk that is full when pages are written would end the process.
-  const int error = posix_fallocate(fd_, static_cast<off_t>(end_), static_cast<off_t>(ToPage(n)));
-  void* const data = error != 0
-                         ? MAP_FAILED
-                         : mmap(nullptr, ToPage(n), PROT_READ | PROT_WRITE, MAP_SHARED, fd_, static_cast<off_t>(end_));
-  if (data == MAP_FAILED) {
-    GiveUp("cannot write packed weights to " + path_ + ": " + std::strerror(error != 0 ? error : errno));
-    return {};
-  }
-  pieces_.emplace_back(static_cast<uint8_t*>(data), ToPage(n));
   table_.push_back({end_, n, print});
   end_ += ToPage(n);
-  return {pieces_.back().first, false};
 }
 
 void PackedFile::Finish(bool ok) {
-  if (over_) return;
-  over_ = true;
-  if (mapped_ != nullptr) return;
-  if (!ok || table_.empty()) return GiveUp("");
-  for (const auto& [data, bytes] : pieces_) mprotect(data, bytes, PROT_READ);
-  try {
-    finisher_ = std::thread([this] { Complete(); });
-  } catch (const std::system_error&) {
-    Complete();
-  }
+  if (finished_) return;
+  over_ = finished_ = true;
+  if (mapped_ != nullptr || fd_ < 0) return;
+  if (!ok || table_.empty()) GiveUp("");
 }
 
-void PackedFile::Complete() {
+bool PackedFile::WriteSome() {
+  if (!writing()) return false;
+  const bool first = next_ == 0 && next_at_ == 0;
+  if ((first && !Allocate()) || !(next_ == table_.size() ? Complete() : WriteNext())) {
+    GiveUp("cannot write packed weights to " + path_ + ": " + std::strerror(errno));
+  }
+  return writing();
+}
+
+// Takes all blocks, in one piece: a disk that is too small is known before anything is written.
+bool PackedFile::Allocate() {
+  return fallocate(fd_, 0, 0, static_cast<off_t>(end_)) == 0 || errno == EOPNOTSUPP || errno == ENOSYS;
+}
+
+// Some of the next piece. The disk is kept as far behind as it can follow, so that the last sync is short and other
+// programs find no queue.
+bool PackedFile::WriteNext() {
+  constexpr uint64_t kStep = uint64_t{1} << 20, kBehind = uint64_t{32} << 20;
+  const Entry& entry = table_[next_];
+  const uint64_t n = std::min(kStep, entry.bytes - next_at_), at = entry.offset + next_at_;
+  if (!WriteAll(fd_, at, {kept_[next_].data + next_at_, n})) return false;
+  next_at_ += n;
+  if (next_at_ == entry.bytes) {
+    ++next_;
+    next_at_ = 0;
+  }
+  if (at + n < synced_ + kBehind) return true;
+  // Only hints; fsync() follows.
+  if (synced_ >= kBehind) {
+    sync_file_range(fd_, static_cast<off_t>(synced_ - kBehind), static_cast<off_t>(kBehind),
+                    SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
+  }
+  sync_file_range(fd_, static_cast<off_t>(synced_), static_cast<off_t>(kBehind), SYNC_FILE_RANGE_WRITE);
+  synced_ += kBehind;
+  return true;
+}
+
+// The file gets its name.
+bool PackedFile::Complete() {
   const auto table = BytesOf(table_.data(), table_.size());
   Header header = {{'W', 'E', 'I', 'R', 'P', 'A', 'C', 'K'},
                    kVersion,
@@ -218,17 +244,18 @@ void PackedFile::Complete() {
                    end_,
                    end_ + table.size()};
   header.checksum = ChecksumOf(header, key_, table);
-  bool done = WriteAll(fd_, end_, table) && WriteAll(fd_, sizeof(header), BytesOf(key_.data(), key_.size())) &&
-              WriteAll(fd_, 0, BytesOf(&header, 1)) && fsync(fd_) == 0 && rename(part_.c_str(), path_.c_str()) == 0;
-  if (!done) unlink(part_.c_str());
+  if (!WriteAll(fd_, end_, table) || !WriteAll(fd_, sizeof(header), BytesOf(key_.data(), key_.size())) ||
+      !WriteAll(fd_, 0, BytesOf(&header, 1)) || fsync(fd_) != 0 || rename(part_.c_str(), path_.c_str()) != 0) {
+    return false;
+  }
   close(fd_);
   fd_ = -1;
-  if (!done) return;
   const int folder = open(path_.substr(0, path_.find_last_of('/')).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder >= 0) {
     fsync(folder);
     close(folder);
   }
+  return true;
 }
 
 }  // namespace weir

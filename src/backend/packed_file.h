@@ -3,13 +3,12 @@
 // of packing again (docs/decisions/0029-packed-weights-in-a-file.md).
 //
 //   auto packed = PackedFile::Open(folder, name, key, bytes);  // reads the file if it is this model's, else begins one
-//   ... the backend takes a piece for each matrix, in the model's order ...
-//   packed->Finish();
+//   ... for each matrix, in the model's order, the backend takes a piece, or packs in memory and shows what it made ...
+//   packed->Finish(true);
+//   while (packed->WriteSome()) {}  // when there is time: after the first token
 //
 // Such a file is only ever a copy. Whatever is wrong with it or with the folder (another model's or an older version's,
-// a full disk, no permission) costs time alone: the pieces are empty, and matrices are packed in memory. note() says
-// why, but for a write that fails in the background, after which there is no file. Blocks of pieces that were given are
-// free again when the process ends; so nothing is begun on a disk that has too few.
+// a full disk, no permission) costs time alone: there are no pieces, and nothing is written. note() says why.
 //
 // Layout, integers little-endian: a page with the header, pieces at page boundaries, the table.
 //   header  "WEIRPACK", version u32, checksum u32 (CRC-32C of the header without it, and of the table), key length u32,
@@ -18,14 +17,12 @@
 // A piece's print tells matrices apart. Contents have no checksum: reading it would take as long as packing. The file
 // gets its name only after everything is on the disk, and one that others could have written is not read.
 //
-// Thread-compatible: one thread calls Next() and Finish().
+// Thread-compatible: one thread at a time.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <thread>
-#include <utility>
 #include <vector>
 
 namespace weir {
@@ -35,30 +32,42 @@ class Backend;
 class PackedFile {
  public:
   // FOLDER/NAME.packed; the folder is made if its parent is there. `key`: the file is used if its key is the same; at
-  // most kMaxKey bytes. `bytes_about`: what pieces will need together; none is begun where the disk has less.
+  // most kMaxKey bytes. `bytes_about`: what pieces will need together; none is begun where the disk has less, or while
+  // another program writes this file.
   static constexpr size_t kMaxKey = 1024;
   static std::unique_ptr<PackedFile> Open(const std::string& folder, const std::string& name, const std::string& key,
                                           int64_t bytes_about = 0);
-  // Waits until what was finished is on the disk. Pieces are no longer mapped.
+  // No file: only matrices().
+  static std::unique_ptr<PackedFile> None();
+  // A file that is not written to its end is removed. Pieces are no longer mapped.
   ~PackedFile();
   PackedFile(const PackedFile&) = delete;
   PackedFile& operator=(const PackedFile&) = delete;
 
-  // Memory of the next matrix, from a page boundary.
-  struct Piece {
-    uint8_t* data = nullptr;  // nullptr: the file has none
-    bool filled = false;      // as the last start left it, read-only; else zeros to be written before Finish()
-  };
-  Piece Next(uint64_t print, int64_t bytes);
-  // Every matrix is there: what was written becomes the file, in the background. `ok`: false where a matrix was
-  // refused, which leaves no file.
+  // The next matrix as the last start left it, read-only, from a page boundary; nullptr: the file does not have it, and
+  // what is packed in memory is shown to Keep().
+  const uint8_t* Next(uint64_t print, int64_t bytes);
+  // A matrix that was packed in memory, which stays as it is until everything is written or the file is destroyed.
+  void Keep(uint64_t print, uint8_t* data, int64_t bytes);
+  // Every matrix is there; later ones are not looked at. `ok`: false where one was refused, which leaves no file.
   void Finish(bool ok);
+  // Writes some of what was kept, in a few milliseconds; the last step waits for the disk. False: nothing is left.
+  bool WriteSome();
 
   // True while pieces come from a file of an earlier start.
   bool reading() const { return mapped_ != nullptr; }
+  // True while something is left to write.
+  bool writing() const { return finished_ && fd_ >= 0; }
   const std::string& path() const { return path_; }
   // Why there is no file, or not all of one, in one line; empty if nothing is wrong.
   const std::string& note() const { return note_; }
+
+  struct Kept {
+    uint8_t* data;
+    int64_t bytes;
+  };
+  // What was kept.
+  const std::vector<Kept>& matrices() const { return kept_; }
 
  private:
   struct Entry {
@@ -69,21 +78,25 @@ class PackedFile {
   void Begin(const std::string& folder, const std::string& key, int64_t bytes_about);
   // Ends reading and writing; pieces that were given stay.
   void GiveUp(std::string why);
-  void Complete();
+  bool Allocate();
+  bool WriteNext();
+  bool Complete();
 
   std::string path_, part_, key_, note_;
   int fd_ = -1;                // of a file that is being written
   uint8_t* mapped_ = nullptr;  // of a file that is read, all of it
   uint64_t mapped_bytes_ = 0, end_ = 0;
-  size_t next_ = 0;
-  bool over_ = false;
+  size_t next_ = 0;        // of pieces that are read or written
+  uint64_t next_at_ = 0;   // in the piece that is written
+  uint64_t synced_ = 0;    // up to where the disk was told to begin
+  bool over_ = false;      // no further pieces
+  bool finished_ = false;  // and all of them are good
   std::vector<Entry> table_;
-  std::vector<std::pair<uint8_t*, uint64_t>> pieces_;  // that were written
-  std::thread finisher_;
+  std::vector<Kept> kept_;
 };
 
-// As MakeCpuBackend() of backend/backend.h, for matrices that come from `packed`, which may be nullptr and outlives
-// them.
+// As MakeCpuBackend() of backend/backend.h, for matrices that come from `packed` or are shown to it; it may be nullptr
+// and outlives them.
 std::unique_ptr<Backend> MakeCpuBackend(int n_threads, PackedFile* packed);
 
 }  // namespace weir

@@ -12,6 +12,7 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <vector>
 
 #include "gtest/gtest.h"
 
@@ -28,18 +29,22 @@ class PackedFileTest : public testing::Test {
   }
   void TearDown() override { fs::remove_all(folder_); }
 
-  // Writes pieces of 10, 5,000 and 4,096 bytes with values of their own.
+  // Three matrices of 10, 5,000 and 4,096 bytes with values of their own.
+  void Keep3(PackedFile& file) {
+    for (int i = 0; i < 3; ++i) {
+      memory_[i].assign(static_cast<size_t>(kBytes[i]), static_cast<uint8_t>(i + 1));
+      EXPECT_EQ(file.Next(100 + i, kBytes[i]), nullptr);
+      file.Keep(100 + i, memory_[i].data(), kBytes[i]);
+    }
+  }
+  // Writes them.
   void Write(const std::string& key = "key") {
     const auto file = PackedFile::Open(folder_, "m", key);
     ASSERT_FALSE(file->reading());
-    for (int i = 0; i < 3; ++i) {
-      const PackedFile::Piece piece = file->Next(100 + i, kBytes[i]);
-      ASSERT_NE(piece.data, nullptr) << file->note();
-      EXPECT_FALSE(piece.filled);
-      EXPECT_EQ(std::count(piece.data, piece.data + kBytes[i], 0), kBytes[i]);
-      std::memset(piece.data, i + 1, static_cast<size_t>(kBytes[i]));
-    }
+    Keep3(*file);
     file->Finish(true);
+    WriteAll(*file);
+    EXPECT_FALSE(file->writing());
     EXPECT_EQ(file->note(), "");
   }
   // Whether the file is there and holds what Write() wrote.
@@ -47,9 +52,9 @@ class PackedFileTest : public testing::Test {
     const auto file = PackedFile::Open(folder_, "m", key);
     if (!file->reading()) return false;
     for (int i = 0; i < 3; ++i) {
-      const PackedFile::Piece piece = file->Next(100 + i, kBytes[i]);
-      if (piece.data == nullptr || !piece.filled) return false;
-      if (std::count(piece.data, piece.data + kBytes[i], i + 1) != kBytes[i]) return false;
+      const uint8_t* piece = file->Next(100 + i, kBytes[i]);
+      if (piece == nullptr) return false;
+      if (std::count(piece, piece + kBytes[i], i + 1) != kBytes[i]) return false;
     }
     file->Finish(true);
     return file->note().empty();
@@ -58,6 +63,11 @@ class PackedFileTest : public testing::Test {
   int64_t NumFiles() const { return std::distance(fs::directory_iterator(folder_), fs::directory_iterator()); }
 
   static constexpr int64_t kBytes[3] = {10, 5000, 4096};
+  static void WriteAll(PackedFile& file) {
+    while (file.WriteSome()) {
+    }
+  }
+  std::vector<uint8_t> memory_[3];
   std::string folder_;
 };
 
@@ -82,17 +92,55 @@ TEST_F(PackedFileTest, AnotherKeyReplacesTheFile) {
 }
 
 TEST_F(PackedFileTest, NothingUnfinishedStays) {
-  {
+  for (const char* what : {"opened", "kept", "refused", "finished", "some"}) {
     const auto file = PackedFile::Open(folder_, "m", "key");
-    ASSERT_NE(file->Next(1, 100).data, nullptr);
+    if (*what == 'o') continue;
+    Keep3(*file);
+    if (*what == 'k') continue;
+    file->Finish(*what != 'r');
+    EXPECT_EQ(file->writing(), *what != 'r');
+    if (*what == 's') {
+      EXPECT_TRUE(file->WriteSome());
+    }
+    EXPECT_EQ(NumFiles(), *what == 'r' ? 0 : 1) << what;
+    EXPECT_FALSE(fs::exists(path())) << what;
   }
   EXPECT_EQ(NumFiles(), 0);
+}
+
+TEST_F(PackedFileTest, LargeMatricesAreWrittenInSteps) {
+  const std::vector<uint8_t> large((70 << 20) + 5, 9);  // beyond what the disk is kept behind
   {
     const auto file = PackedFile::Open(folder_, "m", "key");
-    ASSERT_NE(file->Next(1, 100).data, nullptr);
-    file->Finish(false);
+    Keep3(*file);
+    file->Keep(103, const_cast<uint8_t*>(large.data()), std::ssize(large));
+    file->Finish(true);
+    file->Keep(104, memory_[0].data(), 10);  // too late
+    EXPECT_EQ(file->matrices().size(), 4u);
+    int n_steps = 1;
+    while (file->WriteSome()) ++n_steps;
+    EXPECT_GT(n_steps, 70);
+    EXPECT_EQ(file->note(), "");
   }
-  EXPECT_EQ(NumFiles(), 0);
+  const auto file = PackedFile::Open(folder_, "m", "key");
+  ASSERT_TRUE(file->reading());
+  for (int i = 0; i < 3; ++i) {
+    const uint8_t* piece = file->Next(100 + i, kBytes[i]);
+    ASSERT_NE(piece, nullptr);
+    EXPECT_EQ(std::memcmp(piece, memory_[i].data(), static_cast<size_t>(kBytes[i])), 0);
+  }
+  const uint8_t* piece = file->Next(103, std::ssize(large));
+  ASSERT_NE(piece, nullptr);
+  EXPECT_EQ(std::memcmp(piece, large.data(), large.size()), 0);
+}
+
+TEST_F(PackedFileTest, NoneOnlyRemembers) {
+  const auto file = PackedFile::None();
+  Keep3(*file);
+  file->Finish(true);
+  EXPECT_EQ(file->matrices().size(), 3u);
+  EXPECT_FALSE(file->writing());
+  EXPECT_EQ(file->note(), "");
 }
 
 TEST_F(PackedFileTest, WhatAKilledProcessLeftIsRemoved) {
@@ -104,14 +152,18 @@ TEST_F(PackedFileTest, WhatAKilledProcessLeftIsRemoved) {
   EXPECT_TRUE(fs::exists(folder_ + "/other.packed.part-abcdef"));
 }
 
-TEST_F(PackedFileTest, OneThatIsBeingWrittenStays) {
+TEST_F(PackedFileTest, OnlyOneProgramWritesIt) {
   const auto first = PackedFile::Open(folder_, "m", "key");
-  const PackedFile::Piece piece = first->Next(100, 8);
-  ASSERT_NE(piece.data, nullptr);
-  Write();
-  std::memset(piece.data, 7, 8);
+  const auto second = PackedFile::Open(folder_, "m", "key");
+  EXPECT_EQ(second->note(), "another program is writing " + path());
+  Keep3(*second);
+  second->Finish(true);
+  EXPECT_FALSE(second->writing());
+  Keep3(*first);
   first->Finish(true);
+  WriteAll(*first);
   EXPECT_EQ(first->note(), "");
+  EXPECT_TRUE(Holds());
 }
 
 TEST_F(PackedFileTest, OtherMatricesEndReading) {
@@ -119,9 +171,9 @@ TEST_F(PackedFileTest, OtherMatricesEndReading) {
   for (const auto& [print, bytes] : {std::pair<uint64_t, int64_t>{101, 10}, {100, 11}}) {
     const auto file = PackedFile::Open(folder_, "m", "key");
     ASSERT_TRUE(file->reading());
-    EXPECT_EQ(file->Next(print, bytes).data, nullptr);
+    EXPECT_EQ(file->Next(print, bytes), nullptr);
     EXPECT_NE(file->note().find(path()), std::string::npos);
-    EXPECT_EQ(file->Next(100, 10).data, nullptr);
+    EXPECT_EQ(file->Next(100, 10), nullptr);
   }
 }
 
@@ -166,14 +218,14 @@ TEST_F(PackedFileTest, OneThatOthersCouldWriteIsNotRead) {
 TEST_F(PackedFileTest, AFolderThatCannotBeMadeIsNoted) {
   const auto file = PackedFile::Open(folder_ + "/a/b", "m", "key");
   EXPECT_NE(file->note().find(folder_ + "/a/b"), std::string::npos);
-  EXPECT_EQ(file->Next(1, 8).data, nullptr);
+  EXPECT_EQ(file->Next(1, 8), nullptr);
   file->Finish(true);
 }
 
 TEST_F(PackedFileTest, NothingIsBegunWithoutRoomForAll) {
   const auto file = PackedFile::Open(folder_, "m", "key", INT64_MAX);
   EXPECT_NE(file->note().find("packed weights need about"), std::string::npos) << file->note();
-  EXPECT_EQ(file->Next(1, 8).data, nullptr);
+  EXPECT_EQ(file->Next(1, 8), nullptr);
   EXPECT_EQ(NumFiles(), 0);
 }
 
@@ -181,7 +233,7 @@ TEST_F(PackedFileTest, AFolderInTheFilesPlaceIsNoted) {
   fs::create_directories(path());
   const auto file = PackedFile::Open(folder_, "m", "key");
   EXPECT_NE(file->note().find(path() + " is no file"), std::string::npos) << file->note();
-  EXPECT_EQ(file->Next(1, 8).data, nullptr);
+  EXPECT_EQ(file->Next(1, 8), nullptr);
 }
 
 TEST_F(PackedFileTest, AFullDiskIsNotedAndLeavesNothing) {
@@ -192,10 +244,12 @@ TEST_F(PackedFileTest, AFullDiskIsNotedAndLeavesNothing) {
   small.rlim_cur = 64 << 10;
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
   const auto file = PackedFile::Open(folder_, "m", "key");
-  EXPECT_NE(file->Next(1, 4096).data, nullptr);
-  EXPECT_EQ(file->Next(2, 1 << 20).data, nullptr);
-  EXPECT_NE(file->note(), "");
+  std::vector<uint8_t> large(1 << 20);
+  file->Keep(1, large.data(), std::ssize(large));
   file->Finish(true);
+  WriteAll(*file);
+  EXPECT_NE(file->note().find("cannot write packed weights to " + path()), std::string::npos) << file->note();
+  EXPECT_FALSE(file->writing());
   setrlimit(RLIMIT_FSIZE, &before);
   EXPECT_EQ(NumFiles(), 0);
 }

@@ -6,11 +6,15 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <string>
 
+#include "base/clock.h"
+#include "base/settle.h"
 #include "base/threads.h"
 
 namespace weir {
@@ -19,6 +23,10 @@ namespace {
 // Below this size, the check is not worth reading two files.
 constexpr int64_t kAskSystemFrom = int64_t{64} << 20;
 constexpr size_t kHugePageBytes = size_t{2} << 20;
+// Clearing a page that is there takes a tenth of this; one that a host has yet to give, twice as long.
+constexpr double kSlowNsPerByte = 1.0;
+// How long huge pages are left out after slow ones.
+constexpr std::chrono::seconds kSlowFor{2};
 
 // The first number of a file, or `fallback` ("max" in a control group means no limit).
 int64_t NumberIn(const char* path, int64_t fallback) {
@@ -86,26 +94,54 @@ bool Populate(void* data, size_t bytes) {
   return true;
 }
 
-// The same on all threads of a pool, with huge pages if the system has them: streaming through a pot or a matrix in
-// small pages spends much of its time on TLB misses.
-bool PopulateAll(void* data, size_t bytes, ThreadPool* pool) {
+double ThreadNs() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return 1e9 * static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec);
+}
+
+// Only a hint: everything is correct without it.
+void Advise(void* data, size_t bytes, bool huge) {
 #ifdef MADV_HUGEPAGE
-  if (bytes >= kHugePageBytes)
-    madvise(data, bytes, MADV_HUGEPAGE);  // only a hint: the code below is correct without
-                                          // it
+  madvise(data, bytes, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
 #endif
-  constexpr size_t kPiece = 8 * kHugePageBytes;
-  if (pool == nullptr || bytes <= kPiece) return Populate(data, bytes);
+}
+
+// Until when huge pages are left out, in the clock's ticks: a property of the machine, so of the process.
+std::atomic<Clock::rep> huge_pages_are_slow_until{0};
+
+// The same on all threads of a pool, with huge pages if the system has them and gives them fast: streaming through a
+// pot or a matrix in small pages spends much of its time on TLB misses. `soon`: without them where they are slow.
+bool PopulateAll(void* data, size_t bytes, ThreadPool* pool, bool soon) {
+  const Clock::rep now = Clock::now().time_since_epoch().count();
+  const bool may = bytes >= kHugePageBytes;
+  const bool huge = may && !(soon && now < huge_pages_are_slow_until.load(std::memory_order_relaxed));
+  if (huge) Advise(data, bytes, true);
   std::atomic<int> error{0};
-  pool->For(static_cast<int64_t>((bytes + kPiece - 1) / kPiece), [&](int64_t i, int) {
-    const size_t at = static_cast<size_t>(i) * kPiece;
-    if (!Populate(static_cast<uint8_t*>(data) + at, std::min(kPiece, bytes - at))) error.store(errno);
-  });
+  std::atomic<bool> slow{false};
+  const auto populate = [&](int64_t i, int) {
+    const size_t at = static_cast<size_t>(i) * kHugePageBytes, n = std::min(kHugePageBytes, bytes - at);
+    const double began = ThreadNs();
+    if (!Populate(static_cast<uint8_t*>(data) + at, n)) error.store(errno);
+    if (!soon || !huge || n < kHugePageBytes || ThreadNs() - began < kSlowNsPerByte * static_cast<double>(n)) return;
+    if (slow.exchange(true)) return;
+    Advise(data, bytes, false);  // the rest
+    huge_pages_are_slow_until.store(now + Clock::duration(kSlowFor).count(), std::memory_order_relaxed);
+  };
+  const auto n_pieces = static_cast<int64_t>((bytes + kHugePageBytes - 1) / kHugePageBytes);
+  if (pool != nullptr) {
+    pool->For(n_pieces, populate);
+  } else {
+    for (int64_t i = 0; i < n_pieces; ++i) populate(i, 0);
+  }
+  if (may && (!huge || slow.load())) Advise(data, bytes, true);  // for when it costs nobody's time
   errno = error.load();
   return errno == 0;
 }
 
 }  // namespace
+
+bool HasSlowHugePages() { return huge_pages_are_slow_until.load(std::memory_order_relaxed) != 0; }
 
 int64_t AvailableHostBytes() {
   int64_t available = INT64_MAX;
@@ -150,7 +186,7 @@ Result<HostBuffer> HostBuffer::Allocate(Ledger& ledger, MemTag tag, int64_t byte
   const auto size = static_cast<size_t>(out.reservation_.bytes());
   void* data = size >= kHugePageBytes ? MapAligned(size)
                                       : mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (data == MAP_FAILED || !PopulateAll(data, size, pool)) {
+  if (data == MAP_FAILED || !PopulateAll(data, size, pool, tag == MemTag::kWeights)) {
     const int error = errno;
     if (data != MAP_FAILED) munmap(data, size);
     return IoError("the system cannot give {} bytes for {}: {}", size, MemTagName(tag), std::strerror(error));

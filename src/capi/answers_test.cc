@@ -77,6 +77,31 @@ TEST_F(AnswersTest, TokenByTokenIsTheSameAnswer) {
   }
 }
 
+// The second model maps what the first one left when it was closed, and answers alike.
+TEST_F(AnswersTest, PackedWeightsAreMappedByTheNextModel) {
+  const std::string folder = testing::TempDir() + "capi-packed";
+  std::filesystem::remove_all(folder);
+  const std::string path = weir::SourceDir() + "/tests/golden/models/llama.gguf";
+  weir_model_options with = WEIR_MODEL_OPTIONS_INIT;
+  with.packed = folder.c_str();
+  const auto ask = [&](const weir::ModelHandle& model) {
+    weir::SessionHandle session(model, Options());
+    session.Say("the man and the sea");
+    const weir_generate_options writing = Writing(20);
+    EXPECT_EQ(weir_session_begin_ask(session.get(), "what?", 5, &writing), WEIR_OK) << weir_last_error();
+    return Rest(session);
+  };
+  const std::string want = ask(*model_);
+  for (const int mapped : {0, 1}) {
+    const weir::ModelHandle model(path, with);
+    weir_model_info info = WEIR_MODEL_INFO_INIT;
+    ASSERT_EQ(weir_model_describe(model.get(), &info), WEIR_OK);
+    EXPECT_EQ(info.weights_mapped, mapped);
+    EXPECT_EQ(ask(model), want);
+  }
+  std::filesystem::remove_all(folder);
+}
+
 // A model that drafts for itself: the same answers, with guesses from both sources.
 TEST_F(AnswersTest, GuessesChangeNoAnswer) {
   const std::string folder = weir::SourceDir() + "/tests/golden/models/", path = folder + "llama.gguf";

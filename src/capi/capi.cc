@@ -226,6 +226,7 @@ weir_status weir_model_open(const char* path, const weir_model_options* options,
     load.path = path;
     load.n_threads = given.n_threads;
     if (given.device != nullptr) load.device = given.device;
+    if (given.packed != nullptr) load.packed_folder = given.packed;
     auto out = std::make_unique<weir_model>();
     WEIR_ASSIGN_OR_RETURN(out->loaded, weir::LoadedModel::Load(load));
     out->form_vocab.emplace(out->loaded->tokenizer(), out->form_ledger);
@@ -272,6 +273,7 @@ weir_status weir_model_describe(const weir_model* model, weir_model_info* info) 
     out.tokens_a_picture = encoder == nullptr ? 0 : encoder->encoder().config().max_rows();
     out.bos_id = model->loaded->tokenizer().bos_id();
     out.eos_id = model->loaded->tokenizer().eos_id();
+    out.weights_mapped = model->loaded->maps_weights() ? 1 : 0;
     return weir::Write(out, info);
   });
 }

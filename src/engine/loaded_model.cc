@@ -2,9 +2,12 @@
 #include "engine/loaded_model.h"
 
 #include <fmt/core.h>
+#include <chrono>
+#include <system_error>
 #include <vector>
 
 #include "base/crc32c.h"
+#include "base/settle.h"
 #include "engine/fingerprint.h"
 #include "engine/plan_backend.h"
 
@@ -51,8 +54,9 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::Load(const LoadModelOptions& o
     out->device_note_ = cuda.status().message();
   }
   if (out->backend_ == nullptr) {
-    if (!options.packed_folder.empty() && !options.plan_only) {
-      out->packed_ = OpenPacked(options.packed_folder, *out->file_);
+    if (!options.plan_only) {
+      out->packed_ =
+          options.packed_folder.empty() ? PackedFile::None() : OpenPacked(options.packed_folder, *out->file_);
     }
     out->backend_ = MakeCpuBackend(options.n_threads, out->packed_.get());
   }
@@ -77,7 +81,57 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::Load(const LoadModelOptions& o
         options.n_gpu_layers, n_layers, n_layers);
   }
   WEIR_ASSIGN_OR_RETURN(out->tokenizer_, Tokenizer::Load(*out->file_));
+  out->stop_ = options.stop;
+  if (out->packed_ != nullptr) out->SettleBeside();
   return out;
+}
+
+LoadedModel::~LoadedModel() {
+  JoinSettling();
+  WriteRest();
+}
+
+void LoadedModel::SettleBeside() {
+  packed_note_ = packed_->note();
+  keeps_weights_ = packed_->writing();
+  if (!keeps_weights_ && !HasSlowHugePages()) return;
+  try {
+    settling_ = std::thread([this] {
+      InPauses(enough_, [this] { return packed_->WriteSome(); });
+      if (!HasSlowHugePages()) return;
+      // What a program that soon ends would gain is less than it costs.
+      const Clock::time_point later = Clock::now() + std::chrono::seconds(10);
+      InPauses(enough_, [&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        return Clock::now() < later;
+      });
+      for (const PackedFile::Kept& matrix : packed_->matrices()) {
+        uint8_t* at = matrix.data;
+        InPauses(enough_, [&] { return UseHugePage(&at, matrix.data + matrix.bytes); });
+      }
+    });
+  } catch (const std::system_error&) {  // no thread: the destructor writes
+  }
+}
+
+void LoadedModel::JoinSettling() {
+  enough_ = true;
+  if (settling_.joinable()) settling_.join();
+}
+
+void LoadedModel::WriteRest() {
+  while (keeps_weights_ && !(stop_ != nullptr && stop_->load()) && packed_->WriteSome()) {
+  }
+}
+
+void LoadedModel::Settle() {
+  JoinSettling();
+  WriteRest();
+  if (packed_ == nullptr || !HasSlowHugePages()) return;
+  for (auto [at, bytes] : packed_->matrices()) {
+    for (const uint8_t* const end = at + bytes; UseHugePage(&at, end);) {
+    }
+  }
 }
 
 }  // namespace weir

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // --packed FOLDER: the second start maps what the first one packed, and answers are the same whatever is in the folder.
+#include <cstdlib>
 #include <filesystem>
 
 #include "cli/refusal.h"
@@ -28,6 +29,15 @@ TEST_F(PackedTest, TheSecondStartMapsTheWeights) {
   }
   EXPECT_EQ(RunPacked(folder).find(", mapped"), std::string::npos);
   EXPECT_NE(RunPacked(folder).find(", mapped"), std::string::npos);
+}
+
+TEST_F(PackedTest, TheFolderMayComeFromTheEnvironment) {
+  const std::string folder = dir_.File("packed");
+  setenv("WEIR_PACKED", folder.c_str(), 1);
+  const RunResult first = Run(RunTiny()), second = Run(RunTiny());
+  unsetenv("WEIR_PACKED");
+  EXPECT_NE(first.err.find(", kept for the next start"), std::string::npos) << first.err;
+  EXPECT_NE(second.err.find(", mapped"), std::string::npos) << second.err;
 }
 
 TEST_F(PackedTest, TheModelMayBeNamedInAnotherWay) {

@@ -517,6 +517,18 @@ class PackageTest(unittest.TestCase):
                 os._exit(code)
             self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
 
+    def test_packed_weights_are_mapped_by_the_next_model(self):
+        answers, mapped = [], []
+        with tempfile.TemporaryDirectory() as folder:
+            for _ in range(2):
+                with weir.Model(support.MODEL, threads=2, packed=Path(folder) / "packed") as model:
+                    mapped.append(model.weights_mapped)
+                    with model.session(pot=96) as s:
+                        s.append(support.WORDS)
+                        answers.append(s.ask("who?", max_tokens=6, **GREEDY).read())
+        self.assertEqual(mapped, [False, True])
+        self.assertEqual(answers[0], answers[1])
+
     def test_what_is_dropped_waits_for_the_turn(self):
         """An object's end may come in the middle of another session's call."""
         from weir._handle import Handle, Turn

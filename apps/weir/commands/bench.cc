@@ -194,6 +194,7 @@ class Bench {
 Status RunBench(const ModelFlags& model_flags, const PotFlags& pot_flags, const BenchFlags& flags,
                 StreamBenchFlags stream) {
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedModel> model, Load(model_flags));
+  model->Settle();
   std::vector<SessionOptions> options;
   for (const std::string& policy : {pot_flags.policy, flags.against}) {
     if (policy.empty()) continue;

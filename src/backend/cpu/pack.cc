@@ -44,19 +44,6 @@ uint64_t PrintOf(const MatrixSource& source, const WeightsInfo& layout) {
   return uint64_t{sum} << 32 | Crc32c({first, static_cast<size_t>(std::min<int64_t>(row_bytes, 256))});
 }
 
-Result<Buffer> MemoryFor(const MatrixSource& source, const WeightsInfo& layout, int64_t bytes, Ledger& ledger,
-                         ThreadPool& pool, PackedFile* file, bool* filled) {
-  PackedFile::Piece piece;
-  if (file != nullptr) piece = file->Next(PrintOf(source, layout), bytes);
-  *filled = piece.filled;
-  if (piece.data == nullptr) {
-    WEIR_ASSIGN_OR_RETURN(HostBuffer memory, HostBuffer::Allocate(ledger, MemTag::kWeights, bytes, &pool));
-    return Buffer(std::move(memory));
-  }
-  WEIR_ASSIGN_OR_RETURN(Reservation reservation, ledger.Reserve(MemTag::kWeights, PageRound(bytes)));
-  return Buffer(piece.data, std::move(reservation), nullptr, [](void*, uint8_t*) {});
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Matrix>> PackedMatrix::Make(const MatrixSource& source, Ledger& ledger, ThreadPool& pool,
@@ -64,10 +51,15 @@ Result<std::unique_ptr<Matrix>> PackedMatrix::Make(const MatrixSource& source, L
   WEIR_RETURN_IF_ERROR(CheckMatrixSource(source));
   const WeightsInfo& layout = weights != nullptr ? *weights : WeightsFor(source.type);
   const int64_t bytes = (source.n_out + kPanel - 1) / kPanel * layout.panel_bytes(source.type, source.n_in);
-  bool filled = false;
-  WEIR_ASSIGN_OR_RETURN(Buffer buffer, MemoryFor(source, layout, bytes, ledger, pool, file, &filled));
-  std::unique_ptr<PackedMatrix> matrix(new PackedMatrix(source, std::move(buffer), layout));
-  if (filled) return std::unique_ptr<Matrix>(std::move(matrix));
+  const uint64_t print = file != nullptr ? PrintOf(source, layout) : 0;
+  if (const uint8_t* packed = file != nullptr ? file->Next(print, bytes) : nullptr; packed != nullptr) {
+    WEIR_ASSIGN_OR_RETURN(Reservation reservation, ledger.Reserve(MemTag::kWeights, PageRound(bytes)));
+    // Mapped read-only, and only read from here on.
+    Buffer mapped(const_cast<uint8_t*>(packed), std::move(reservation), nullptr, [](void*, uint8_t*) {});
+    return std::unique_ptr<Matrix>(new PackedMatrix(source, std::move(mapped), layout));
+  }
+  WEIR_ASSIGN_OR_RETURN(HostBuffer memory, HostBuffer::Allocate(ledger, MemTag::kWeights, bytes, &pool));
+  std::unique_ptr<PackedMatrix> matrix(new PackedMatrix(source, std::move(memory), layout));
   const int64_t row_bytes = RowBytes(source.type, source.n_in);
   std::atomic<bool> finite{true};
   pool.For(matrix->n_panels(), [&](int64_t p, int) {
@@ -79,6 +71,7 @@ Result<std::unique_ptr<Matrix>> PackedMatrix::Make(const MatrixSource& source, L
     }
   });
   if (!finite.load()) return Corrupt("tensor {}: a weight is NaN or infinite", source.name);
+  if (file != nullptr) file->Keep(print, matrix->buffer_.data(), bytes);
   return std::unique_ptr<Matrix>(std::move(matrix));
 }
 

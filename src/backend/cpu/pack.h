@@ -21,7 +21,7 @@ class PackedMatrix final : public Matrix {
   // Checks, reserves exactly the bytes of the packed form under kWeights, then packs on the pool. Errors of
   // CheckMatrixSource; kCorrupt for a weight that is NaN or infinite; kOverBudget; kIo when the system has no memory.
   // `weights`: the layout, nullptr for the best one for the type; others are for comparisons. `file`, which may be
-  // nullptr and outlives the matrix, provides the memory, packed by an earlier start or to be packed now.
+  // nullptr and outlives the matrix, provides what an earlier start packed, or keeps what is packed now.
   static Result<std::unique_ptr<Matrix>> Make(const MatrixSource& source, Ledger& ledger, ThreadPool& pool,
                                               const WeightsInfo* weights = nullptr, PackedFile* file = nullptr);
 

@@ -115,13 +115,18 @@ TEST_P(PackTest, ComesBackFromAFile) {
   for (const bool again : {false, true}) {
     const auto file = PackedFile::Open(folder, "model", "key");
     EXPECT_EQ(file->reading(), again);
+    std::vector<std::unique_ptr<Matrix>> kept;
     for (int i = 0; i < 2; ++i) {
-      const auto matrix = make(source, file.get());
+      auto matrix = make(source, file.get());
       ASSERT_TRUE(matrix.ok()) << matrix.status().message();
       EXPECT_EQ(bytes(**matrix), bytes(**alone));
-      EXPECT_EQ(ledger.used_bytes(MemTag::kWeights), 2 * PageRound((*alone)->bytes()));
+      kept.push_back(*std::move(matrix));
+      EXPECT_EQ(ledger.used_bytes(MemTag::kWeights), (i + 2) * PageRound((*alone)->bytes()));
     }
+    EXPECT_EQ(file->matrices().size(), again ? 0u : 2u);
     file->Finish(true);
+    while (file->WriteSome()) {
+    }
     EXPECT_EQ(file->note(), "");
   }
   weights.data()[0] ^= 1;

@@ -23,6 +23,7 @@ Lookup After(std::vector<int32_t> tokens) {
 }
 
 using Ids = std::vector<int32_t>;
+constexpr Lookup::Votes kOne = Lookup::Votes::kOne;
 
 TEST(LookupTest, WhatFollowedTheSameTokens) {
   const Lookup lookup = After({1, 2, 3, 4, 5, 6, 9, 2, 3});
@@ -37,15 +38,28 @@ TEST(LookupTest, TheLongestRunThenTheLatest) {
   EXPECT_EQ(Next(After({7, 1, 2, 10, 7, 1, 2, 11, 7, 1, 2}), 1), Ids({11}));
 }
 
-TEST(LookupTest, NothingWhereOneTokenIsTheSameOrNone) {
-  EXPECT_TRUE(Next(After({1, 2, 3, 5, 2}), 3).empty());
+TEST(LookupTest, EquallyLongRunsVote) {
+  const Lookup mixed = After({1, 2, 10, 1, 2, 11, 12, 1, 2, 11, 13, 1, 2, 14, 1, 2});
+  EXPECT_EQ(Next(mixed, 2), Ids({11, 13}));  // the latest of the two that agree
+  EXPECT_EQ(mixed.Find(2).votes, Lookup::Votes::kMixed);
+  EXPECT_EQ(After({5, 1, 2, 11, 6, 1, 2, 11, 7, 1, 2}).Find(2).votes, Lookup::Votes::kAgree);
+  EXPECT_EQ(After({1, 2, 11, 7, 2, 12, 1, 2}).Find(2).votes, Lookup::Votes::kOne);  // a longer one counts alone
+}
+
+TEST(LookupTest, OneTokenIsEnough) {
+  const Lookup lookup = After({1, 2, 3, 5, 2});
+  EXPECT_EQ(Next(lookup, 3), Ids({3, 5, 2}));
+  EXPECT_EQ(lookup.Find(3).n_same, 1);
+}
+
+TEST(LookupTest, NothingWhereNoneIsTheSame) {
   EXPECT_TRUE(Next(After({1, 2, 3}), 3).empty());
   EXPECT_TRUE(Next(After({1}), 3).empty());
   EXPECT_TRUE(Next(After({}), 3).empty());
 }
 
 TEST(LookupTest, RowsThatAreNoTokensEndARunAndAGuess) {
-  EXPECT_TRUE(Next(After({1, -1, 2, 3, 1, -1, 2}), 3).empty());
+  EXPECT_EQ(After({1, -1, 2, 3, 1, -1, 2}).Find(3).n_same, 1);
   EXPECT_EQ(Next(After({1, 2, 3, -1, 5, 1, 2}), 3), Ids({3}));
   EXPECT_TRUE(Next(After({1, 2, -5, 1, 2, -5}), 3).empty());
 }
@@ -65,10 +79,10 @@ TEST(LookupTest, KeepsTheNewestOfALongStream) {
 
 TEST(GuessCountTest, NoneBeforeItKnowsWhatAStepCosts) {
   GuessCount count;
-  EXPECT_EQ(count.Best(8, 7), 0);
+  EXPECT_EQ(count.Best(8, kOne, 7), 0);
   count.Took({.seconds = 0.01});
-  EXPECT_GT(count.Best(8, 7), 0);
-  EXPECT_LE(count.Best(8, 2), 2);
+  EXPECT_GT(count.Best(8, kOne, 7), 0);
+  EXPECT_LE(count.Best(8, kOne, 2), 2);
 }
 
 TEST(GuessCountTest, MoreWhereTheyAreRightAndCheap) {
@@ -79,10 +93,10 @@ TEST(GuessCountTest, MoreWhereTheyAreRightAndCheap) {
     wrong.Took({.seconds = 0.0101, .n_same = 4, .n_guessed = 5, .n_right = 0});
     dear.Took({.seconds = 0.060, .n_same = 4, .n_guessed = 5, .n_right = 5});
   }
-  EXPECT_EQ(right.Best(4, 7), 7);
-  EXPECT_EQ(wrong.Best(4, 7), 0);
-  EXPECT_EQ(dear.Best(4, 7), 0);
-  EXPECT_GT(wrong.Best(8, 7), 0);  // longer runs may still be right
+  EXPECT_EQ(right.Best(4, kOne, 7), 7);
+  EXPECT_EQ(wrong.Best(4, kOne, 7), 0);
+  EXPECT_EQ(dear.Best(4, kOne, 7), 0);
+  EXPECT_GT(wrong.Best(8, kOne, 7), 0);  // longer runs may still be right
 }
 
 TEST(GuessCountTest, WhatItLosesIsBounded) {
@@ -90,7 +104,7 @@ TEST(GuessCountTest, WhatItLosesIsBounded) {
   double plain = 0, lost = 0;
   for (int i = 0; i < 3000; ++i) {
     // A text that misleads: eight tokens are the same, and the next is another.
-    const int64_t n = count.Best(8, 7);
+    const int64_t n = count.Best(8, kOne, 7);
     const double seconds = 0.01 * (1 + 0.1 * static_cast<double>(n));
     count.Took({.seconds = seconds, .n_same = 8, .n_guessed = n});
     plain += 0.01;

@@ -18,19 +18,19 @@ int64_t GuessCount::BestOf(double right, double cost, int64_t most) {
   return best;
 }
 
-int64_t GuessCount::Best(int n_same, int64_t most) const {
+int64_t GuessCount::Best(int n_same, Lookup::Votes votes, int64_t most) const {
   // Losses are bounded whatever the estimates say.
-  return may_lose() ? BestOf(right_[static_cast<size_t>(n_same)], more_, most) : 0;
+  return may_lose() ? BestOf(right_[n_same][static_cast<int>(votes)], more_, most) : 0;
 }
 
 int64_t GuessCount::BestDraft(int64_t most) {
   if (!may_lose()) return 0;
   if (draft_gain_ > 0) {
-    if (const int64_t best = BestOf(right_[kDraft], more_ + draft_, most); best > 0) return best;
+    if (const int64_t best = BestOf(right_[kDraft][0], more_ + draft_, most); best > 0) return best;
   }
   // Another part of the text may be easier: tried again after some tens of tokens.
   draft_gain_ += 0.02 * (0.5 - draft_gain_);
-  right_[kDraft] += 0.02 * (0.8 - right_[kDraft]);
+  right_[kDraft][0] += 0.02 * (0.8 - right_[kDraft][0]);
   return 0;
 }
 
@@ -49,7 +49,7 @@ void GuessCount::Took(Step step) {
   if (step.n_guessed == 0) return;
   more_ += kNew * (std::max(0.0, own / one_ - 1) / static_cast<double>(step.n_guessed) - more_);
   // Guesses after the first wrong one say nothing.
-  double& right = right_[static_cast<size_t>(step.n_same)];
+  double& right = right_[step.n_same][static_cast<int>(step.votes)];
   for (int64_t i = 0; i < std::min(step.n_right + 1, step.n_guessed); ++i) {
     right += kNew * ((i < step.n_right ? 1.0 : 0.0) - right);
   }
@@ -126,10 +126,12 @@ void ReadAhead::EndStep() {
 
 Result<std::span<const int32_t>> ReadAhead::FindGuess(int64_t most) {
   Lookup::Guess found = lookup_.Find(std::min<int64_t>(core_->plan.max_guesses, most));
+  if (drafter_ != nullptr && found.n_same < 2) found.next = {};  // the draft knows better
   if (!core_->options.always_guess) {
-    found.next = found.next.first(static_cast<size_t>(count_.Best(found.n_same, std::ssize(found.next))));
+    found.next = found.next.first(static_cast<size_t>(count_.Best(found.n_same, found.votes, std::ssize(found.next))));
   }
   step_.n_same = found.n_same;
+  step_.votes = found.votes;
   if (!found.next.empty() || drafter_ == nullptr) return found.next;
   const DraftPlan& plan = core_->plan.draft;
   most = std::min<int64_t>(most, plan.most);
@@ -141,6 +143,7 @@ Result<std::span<const int32_t>> ReadAhead::FindGuess(int64_t most) {
   WEIR_ASSIGN_OR_RETURN(std::span<const int32_t> guess, drafter_->Guess(most));
   step_.draft_seconds = SecondsSince(began);
   step_.n_same = GuessCount::kDraft;
+  step_.votes = Lookup::Votes::kOne;
   // A padded vocabulary may be longer than the model's.
   guess = guess.first(
       static_cast<size_t>(std::ranges::find_if(guess, [&](int32_t id) { return id >= n_vocab_; }) - guess.begin()));

@@ -18,7 +18,6 @@
 // to read a prompt is not part of that.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -38,7 +37,7 @@ namespace weir {
 class GuessCount {
  public:
   // For guesses from the text after n_same equal tokens, at most `most`.
-  int64_t Best(int n_same, int64_t most) const;
+  int64_t Best(int n_same, Lookup::Votes votes, int64_t most) const;
   // For those of a draft, before it makes them.
   int64_t BestDraft(int64_t most);
 
@@ -47,13 +46,13 @@ class GuessCount {
     double seconds = 0;        // all of it
     double draft_seconds = 0;  // of these, the draft's
     int n_same = 0;            // equal tokens before the guesses; kDraft: they are a draft's
+    Lookup::Votes votes = Lookup::Votes::kOne;
     int64_t n_guessed = 0, n_right = 0;
   };
   static constexpr int kDraft = Lookup::kMostSame + 1;
   void Took(Step step);
 
  private:
-  static constexpr int kClasses = kDraft + 1;
   static constexpr double kNew = 0.1;  // weight of a new measurement
   bool may_lose() const { return one_ > 0 && lost_ <= 0.01 * total_ + 4 * one_; }
   // The best number where a guess is right with this probability and costs that share of a step of one row.
@@ -64,8 +63,10 @@ class GuessCount {
   double draft_ = 0.15;          // what the draft takes for a guess, as well
   double draft_gain_ = 0.5;      // steps of one row that an attempt of the draft saves
   double total_ = 0, lost_ = 0;  // seconds of all steps; of them, in vain
-  std::array<double, kClasses> right_ = {0,   0,    0.4, 0.5,  0.6,
-                                         0.7, 0.75, 0.8, 0.85, 0.8};  // by n_same: a guess is right
+  // By n_same and votes: a guess is right.
+  double right_[kDraft + 1][3] = {{0, 0, 0},          {0.3, 0.4, 0.2}, {0.4, 0.5, 0.3},    {0.5, 0.6, 0.4},
+                                  {0.6, 0.7, 0.5},    {0.7, 0.8, 0.6}, {0.75, 0.85, 0.65}, {0.8, 0.9, 0.7},
+                                  {0.85, 0.95, 0.75}, {0.8, 0.8, 0.8}};
 };
 
 class ReadAhead {
