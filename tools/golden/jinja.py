@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Python's jinja2 as the oracle of src/text/jinja.
 
-    python3 tools/golden/jinja.py                          writes tests/golden/jinja/cases.json
+    python3 tools/golden/jinja.py                          writes tests/golden/jinja/cases.json, and the texts in
+                                                           expressions.json: to add one, write [TEMPLATE, null]
     python3 tools/golden/jinja.py --real DIR PROGRAM       every DIR/*.jinja with generated conversations
     python3 tools/golden/jinja.py --random N PROGRAM       N small random templates; --seed S
 
@@ -249,6 +250,11 @@ def main():
         path = pathlib.Path("tests/golden/jinja/cases.json")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(out, ensure_ascii=False, indent=0) + "\n", encoding="utf-8")
+        print(path, path.stat().st_size, "bytes")
+        path = path.with_name("expressions.json")
+        texts = [[template, render(template, {})] for template, _ in json.loads(path.read_text(encoding="utf-8"))]
+        lines = ",\n".join(json.dumps(one, ensure_ascii=False) for one in texts)
+        path.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
         print(path, path.stat().st_size, "bytes")
         return 0
     print(counts)

@@ -79,6 +79,10 @@ Bounds BoundsOf(const Value& start, const Value& stop, int64_t step, int64_t n) 
 Value Machine::Attribute(const Value& of, std::string_view name) {
   if (of.is_undefined()) return Fail("an undefined value has no '" + std::string(name) + "'");
   if (const Named* method = Method(of, name)) return NewFunction(*method, of);
+  if (const Seq* seq = of.seq(); seq != nullptr && seq->is_group) {
+    if (name == "grouper") return seq->items[0];
+    if (name == "list") return seq->items[1];
+  }
   if (const Dict* dict = of.dict()) {
     Charge(static_cast<int64_t>(dict->items.size() * (2 + name.size() / 32)));
     const Value* value = dict->Find(name);

@@ -330,7 +330,11 @@ Value GroupBy(Machine& m, const Value& self, const Args& args) {
     const Value key = key_of(pairs[i]), shown = pairs[i].seq()->items[0];
     for (; i < pairs.size() && m.Same(key_of(pairs[i]), key); ++i) group.push_back(pairs[i].seq()->items[1]);
     if (!m.ok()) return Value();
-    out.push_back(m.NewSeq({shown, m.NewSeq(std::move(group))}, SeqKind::kTuple));
+    const Value pair = m.NewSeq({shown, m.NewSeq(std::move(group))}, SeqKind::kTuple);
+    if (!m.ok()) return Value();
+    Seq named = *pair.seq();
+    named.is_group = true;
+    out.emplace_back(std::make_shared<const Seq>(std::move(named)));
   }
   return m.NewSeq(std::move(out));
 }

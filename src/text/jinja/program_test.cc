@@ -60,6 +60,23 @@ TEST(JinjaProgram, RendersWhatJinja2Renders) {
   EXPECT_GT(n_refused, 3);
 }
 
+// Each method, filter, test, operator, format and statement with the arguments that make a difference; null: refused.
+TEST(JinjaProgram, ExpressionsAreThoseOfJinja2) {
+  std::ifstream in(SourceDir() + "/tests/golden/jinja/expressions.json");
+  const Json golden = Json::parse(in);
+  for (const Json& one : golden) {
+    const std::string source = one[0].get<std::string>();
+    const auto text = RunIt(source);
+    if (one[1].is_null()) {
+      EXPECT_FALSE(text.ok()) << source << ": " << text->bytes();
+    } else {
+      ASSERT_TRUE(text.ok()) << source << ": " << text.status().message();
+      EXPECT_EQ(text->bytes(), one[1].get<std::string>()) << source;
+    }
+  }
+  EXPECT_GT(golden.size(), 800u);
+}
+
 // The runs of a text that came with the request, each in brackets.
 std::string Marked(const Text& text) {
   std::string out;

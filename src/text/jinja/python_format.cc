@@ -112,7 +112,7 @@ Text Padded(const Text& body, const Spec& spec, char align) {
 
 // nullopt: the type does not fit the value.
 std::optional<Text> Formatted(const Value& value, const Text& as_text, const Spec& spec) {
-  if (value.is_number() && !(value.is_bool() && spec.type == 0)) {
+  if (value.is_number()) {
     const auto digits = Digits(value, spec);
     if (!digits) return std::nullopt;
     const bool negative = value.is_float() ? std::signbit(value.number()) : value.integer() < 0;
@@ -126,7 +126,7 @@ std::optional<Text> Formatted(const Value& value, const Text& as_text, const Spe
     }
     return Padded(Text(sign + *digits), spec, spec.align == 0 ? '>' : spec.align);
   }
-  if ((spec.type != 0 && spec.type != 's') || spec.align == '=') return std::nullopt;
+  if (value.text() == nullptr || (spec.type != 0 && spec.type != 's') || spec.align == '=') return std::nullopt;
   Text body = as_text;
   if (spec.precision >= 0) body = body.Part(0, CharPos(body.view(), static_cast<size_t>(spec.precision)));
   return Padded(body, spec, spec.align == 0 ? '<' : spec.align);
@@ -227,10 +227,10 @@ Value FormatBraces(Machine& m, const Text& format, const Args& args) {
     Spec spec;
     if (colon < field.size() && !ReadSpec(field.substr(colon + 1), format.AnyGiven(), &spec))
       return m.Fail("a format that cannot be read");
-    char conversion = 's';
+    char conversion = 0;
     if (const size_t mark = name.find('!'); mark != name.npos) {
-      if (mark + 2 != name.size()) return m.Fail("a format that cannot be read");
-      conversion = name[mark + 1];
+      conversion = mark + 2 == name.size() ? name[mark + 1] : '?';
+      if (conversion != 's' && conversion != 'r') return m.Fail("a format that cannot be read");
       name = name.substr(0, mark);
     }
     const size_t head = std::min(name.find_first_of(".["), name.size());
@@ -251,11 +251,10 @@ Value FormatBraces(Machine& m, const Text& format, const Args& args) {
     value = Follow(m, std::move(value), name.substr(head));
     const Text body = Converted(m, value, conversion);
     if (!m.ok()) return Value();
-    const bool plain = colon == field.size() || colon + 1 == field.size() || conversion == 'r';
-    if (plain && spec.width == 0) {
+    if (colon + 1 >= field.size()) {
       out.Append(body);
     } else {
-      const auto formatted = Formatted(conversion == 'r' ? Value(body) : value, body, spec);
+      const auto formatted = Formatted(conversion != 0 ? Value(body) : value, body, spec);
       if (!formatted) return m.Fail("a format does not fit its value");
       out.Append(*formatted);
     }

@@ -50,15 +50,15 @@ std::vector<Text> SplitAtSpaceFromRight(const Text& text, int64_t n) {
   if (n < 0) return SplitAtSpace(text, n);
   std::vector<Text> words = SplitAtSpace(text, -1);
   const auto n_words = static_cast<int64_t>(words.size());
-  if (n_words <= n + 1) return words;
-  // The first words stay one, with the spaces between them.
+  if (n_words <= n) return words;
+  // The first words stay one, with the spaces between them and before them.
   size_t end = bytes.size();
   for (int64_t i = 0; i < n; ++i) {
     end = StripSpace(bytes.substr(0, end), false, true).size() - words[static_cast<size_t>(n_words - 1 - i)].size();
   }
   const std::string_view head = StripSpace(bytes.substr(0, end), false, true);
-  const size_t begin = head.size() - StripSpace(head, true, false).size();
-  std::vector<Text> out = {text.Part(begin, head.size())};
+  if (head.empty()) return words;
+  std::vector<Text> out = {text.Part(0, head.size())};
   out.insert(out.end(), words.end() - n, words.end());
   return out;
 }

@@ -102,6 +102,7 @@ struct Seq {
   int depth = 1;
   int64_t weight = 8;
   int64_t start = 0, stop = 0, step = 1;  // of a range
+  bool is_group = false;                  // of groupby: its items have the names `grouper` and `list`, too
 };
 
 struct Dict {
