@@ -283,6 +283,31 @@ TEST_F(TraceTest, AttentionOfTheSameTokensIsNoRestart) {
   std::istringstream lines(FileText());
   for (std::string line; std::getline(lines, line);) order += nlohmann::json::parse(line)["type"].get<std::string>()[0];
   EXPECT_EQ(order, "ttaaaartaa");
+
+  auto reader = std::move(TraceReader::Open(path_)).value();
+  std::vector<int64_t> seqs, layers;
+  reader->OnAttention([&](const TraceAttention& attention) {
+    seqs.push_back(attention.seq);
+    layers.push_back(attention.layer);
+    EXPECT_EQ(attention.scores, std::vector<float>(static_cast<size_t>(attention.seq) + 1, 0.125f));
+  });
+  TraceStep step;
+  while (*reader->Next(&step)) {
+  }
+  EXPECT_EQ(seqs, (std::vector<int64_t>{5, 5, 5, 5, 4, 4}));
+  EXPECT_EQ(layers, (std::vector<int64_t>{0, 1, 0, 1, 0, 1}));
+  // Lines that do not fit what was before them.
+  const std::string good = FileText();
+  for (const auto& [from, to] : {std::pair("\"n_seen\":6", "\"n_seen\":7"),
+                                 {"\"layer\":1", "\"layer\":2"},
+                                 {"\"score\":[0.125,", "\"score\":["},
+                                 {"\"score\":[0.125", "\"score\":[\"x\""}}) {
+    std::string bad = good;
+    ASSERT_NE(bad.find(from), std::string::npos) << from;
+    WriteFile(bad.replace(bad.find(from), std::string(from).size(), to));
+    auto damaged = std::move(TraceReader::Open(path_)).value();
+    EXPECT_EQ(damaged->Next(&step).status().code(), StatusCode::kCorrupt) << to;
+  }
 }
 
 // Text is read back as it was; what JSON does not ask to be escaped is not.

@@ -7,6 +7,7 @@
 
 #include <ctime>
 #include <random>
+#include <tuple>
 
 #include "text/forms/form_cache.h"
 #include "text/forms/gbnf.h"
@@ -565,6 +566,52 @@ TEST(FormBuilder, ChoicesAreWhole) {
   EXPECT_TRUE(Has(*form, "yes please"));
   EXPECT_FALSE(Has(*form, "yes p"));
   EXPECT_FALSE(Begins(*form, "non"));
+}
+
+// Each escape is what it is in ECMAScript; those that are not held are refused, and so are broken ones.
+TEST(Form, EscapesOfExpressions) {
+  const std::tuple<const char*, std::string, std::string> cases[] = {
+      {R"(\d\D)", "7x", "x7"},
+      {R"(\w\W)", "_-", "-_"},
+      {R"(\s\S)", "\n.", ".."},
+      {R"(\t\n\r\f\v\0)", std::string("\t\n\r\f\v\0", 6), "tnrfv0"},
+      {R"(\x41\x7a)", "Az", "41"},
+      {R"(\u00e9\u{1F600}\ud83d\ude00)", "\xc3\xa9\xf0\x9f\x98\x80\xf0\x9f\x98\x80", "e"},
+      {R"(\cJ\cj)", "\n\n", "JJ"},
+      {R"([\b\-\]]{3})", "\b-]", "b-]"},
+      {R"([^\d\s])", "x", "7"},
+      {R"(\.\*\/\\)", ".*/\\", "abcd"},
+      {R"([a-c-e]{2})", "-e", "d-"},
+  };
+  for (const auto& [expression, whole, other] : cases) {
+    const auto form = Regex(expression);
+    EXPECT_TRUE(Has(form, whole)) << expression;
+    EXPECT_FALSE(Has(form, other)) << expression;
+  }
+  const std::pair<const char*, const char*> wrong[] = {
+      {R"(\x4g)", "hexadecimal digits are missing"},
+      {R"(\u12)", "hexadecimal digits are missing"},
+      {R"(\u{})", "hexadecimal digits are missing"},
+      {R"(\u{1234567})", "hexadecimal digits are missing"},
+      {R"(\u{110000})", "no such character"},
+      {R"(\u{41)", ""},
+      {R"(\ud83d)", "half a surrogate pair"},
+      {R"(\ud83d\u0041)", "half a surrogate pair"},
+      {R"(\ude00)", "half a surrogate pair"},
+      {R"(\c1)", "a letter is missing after \\c"},
+      {R"(\01)", "octal escapes are not supported"},
+      {R"(a\b)", "\\b cannot be held"},
+      {R"((a)\1)", "\\1 is not supported"},
+      {R"(\q)", "\\q is not supported"},
+      {"a\\", "the expression ends within an escape"},
+      {"[a", "']' is missing"},
+      {"[z-a]", "a range that ends before it begins"},
+  };
+  for (const auto& [expression, said] : wrong) {
+    const std::string error = ErrorOf(FormSpec::Kind::kRegex, expression);
+    EXPECT_NE(error, "") << expression;
+    EXPECT_NE(error.find(said), std::string::npos) << expression << ": " << error;
+  }
 }
 
 // What nests too deep is not written; what is hostile ends with an error, soon.
