@@ -2,7 +2,7 @@
 // Products in the shapes of real models. `bytes_per_second` counts the packed weights once a call (what one row must
 // read), `ops` two operations a multiply-add.
 //
-// Names that end in `/rounded` let 16-bit weights multiply as integers, as encoders do.
+// Names that end in `/rounded` let 16-bit weights multiply as integers, as quantised encoders do.
 //
 //   matmul_bench --benchmark_filter='Q4_1' --benchmark_repetitions=7 --benchmark_report_aggregates_only=true
 #include <benchmark/benchmark.h>

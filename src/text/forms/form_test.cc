@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Forms of every kind through the one interface, FormSpec to masks. One file, although long: all cases share the tiny
+// vocabulary and the helpers that write under its masks.
 #include "text/forms/form.h"
 
 #include <fmt/core.h>
