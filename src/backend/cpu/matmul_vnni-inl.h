@@ -134,9 +134,15 @@ HWY_INLINE void Tile(const ProductArgs& args, int64_t panel, int64_t row) {
   }
   const PanelPrefetch<kLayout> prefetch(n_blocks, args.w->panel_bytes(), kPanels);
   for (int64_t b = 0; b < n_blocks; ++b, ++act) {
-    if constexpr (kRows == 1) {
+    if (row == 0 && (kRows == 1 || kLayout.bits < 8)) {  // later rows find them in a cache
       WEIR_UNROLL
-      for (int p = 0; p < kPanels; ++p) prefetch.Fetch(codes[p], scales[p], b);
+      for (int p = 0; p < kPanels; ++p) {
+        if constexpr (kRows >= 4) {
+          prefetch.FetchNext(codes[p], scales[p], b);
+        } else {
+          prefetch.Fetch(codes[p], scales[p], b);
+        }
+      }
     }
     __m512 scale[kPanels][2];
     __m512 add[kPanels];
@@ -242,7 +248,7 @@ int64_t Panels(const ProductArgs& args, int64_t panel) {
 template <PackLayout kLayout>
 void Quantised(const ProductArgs& args) {
   int64_t panel = 0;
-  if (args.n_rows <= 3) {
+  if (args.n_rows <= (kLayout.has_two() ? 1 : 3)) {
     panel = Panels<kLayout, 4>(args, panel);
   } else {
     panel = Panels<kLayout, 2>(args, panel);

@@ -19,9 +19,9 @@ class PanelPrefetch {
  public:
   PanelPrefetch(int64_t n_blocks, int64_t panel_bytes, int64_t n_streams)
       : n_blocks_(n_blocks),
-        panel_bytes_(panel_bytes),
-        codes_skip_(n_streams * panel_bytes - n_blocks * kLayout.code_bytes()),
-        scales_skip_(n_streams * panel_bytes - n_blocks * kScaleBytes) {}
+        next_(n_streams * panel_bytes),
+        codes_skip_(next_ - n_blocks * kLayout.code_bytes()),
+        scales_skip_(next_ - n_blocks * kScaleBytes) {}
 
   // `codes`: block b of a panel; `scales`: the first of the same panel.
   HWY_INLINE void Fetch(const uint8_t* codes, const uint8_t* scales, int64_t b) const {
@@ -32,11 +32,11 @@ class PanelPrefetch {
     FetchLine(scales + (b + kBlocks) * kScaleBytes + (next ? scales_skip_ : 0));
   }
 
-  // The same block of the panel that follows: what the first of several tiles of a panel's rows fetches.
+  // The same block of the stream's next panel: what the first of several tiles of a panel's rows fetches.
   HWY_INLINE void FetchNext(const uint8_t* codes, const uint8_t* scales, int64_t b) const {
-    for (int64_t line = 0; line < kLayout.code_bytes(); line += 64) FetchLine(codes + panel_bytes_ + line);
+    for (int64_t line = 0; line < kLayout.code_bytes(); line += 64) FetchLine(codes + next_ + line);
     if (b * kScaleBytes / 64 == (b + 1) * kScaleBytes / 64) return;
-    FetchLine(scales + b * kScaleBytes + panel_bytes_);
+    FetchLine(scales + b * kScaleBytes + next_);
   }
 
  private:
@@ -45,7 +45,7 @@ class PanelPrefetch {
 
   static HWY_INLINE void FetchLine(const uint8_t* at) { __builtin_prefetch(at, 0, 2); }
 
-  int64_t n_blocks_, panel_bytes_, codes_skip_, scales_skip_;
+  int64_t n_blocks_, next_, codes_skip_, scales_skip_;
 };
 
 }  // namespace weir::cpu

@@ -7,54 +7,6 @@
 
 namespace weir {
 
-int64_t GuessCount::BestOf(double right, double cost, int64_t most) {
-  double tokens = 1, next = 1, best_rate = 1.02;  // not for a gain within the error of the estimates
-  int64_t best = 0;
-  for (int64_t n = 1; n <= most; ++n) {
-    tokens += next *= right;
-    const double rate = tokens / (1 + cost * static_cast<double>(n));
-    if (rate > best_rate) best_rate = rate, best = n;
-  }
-  return best;
-}
-
-int64_t GuessCount::Best(int n_same, Lookup::Votes votes, int64_t most) const {
-  // Losses are bounded whatever the estimates say.
-  return may_lose() ? BestOf(right_[n_same][static_cast<int>(votes)], more_, most) : 0;
-}
-
-int64_t GuessCount::BestDraft(int64_t most) {
-  if (!may_lose()) return 0;
-  if (draft_gain_ > 0) {
-    if (const int64_t best = BestOf(right_[kDraft][0], more_ + draft_, most); best > 0) return best;
-  }
-  // Another part of the text may be easier: tried again after some tens of tokens.
-  draft_gain_ += 0.02 * (0.5 - draft_gain_);
-  right_[kDraft][0] += 0.02 * (0.8 - right_[kDraft][0]);
-  return 0;
-}
-
-void GuessCount::Took(Step step) {
-  // Somebody else's pause.
-  if (one_ > 0) step.seconds = std::min(step.seconds, step.draft_seconds + 8 * one_);
-  total_ += step.seconds;
-  const double own = step.seconds - step.draft_seconds;
-  if (step.n_guessed == 0) one_ = one_ == 0 ? own : one_ + kNew * (own - one_);
-  const double saved = one_ * static_cast<double>(1 + step.n_right) - step.seconds;
-  if (step.draft_seconds > 0) {
-    draft_gain_ += kNew * (saved / one_ - draft_gain_);
-    draft_ += kNew * (step.draft_seconds / one_ / static_cast<double>(std::max<int64_t>(step.n_guessed, 1)) - draft_);
-  }
-  if (step.n_guessed > 0 || step.draft_seconds > 0) lost_ -= saved;
-  if (step.n_guessed == 0) return;
-  more_ += kNew * (std::max(0.0, own / one_ - 1) / static_cast<double>(step.n_guessed) - more_);
-  // Guesses after the first wrong one say nothing.
-  double& right = right_[step.n_same][static_cast<int>(step.votes)];
-  for (int64_t i = 0; i < std::min(step.n_right + 1, step.n_guessed); ++i) {
-    right += kNew * ((i < step.n_right ? 1.0 : 0.0) - right);
-  }
-}
-
 void ReadAhead::LayOut(int64_t n_vocab, const SessionPlan& plan, BufferSpace* space) {
   n_vocab_ = n_vocab;
   most_ = std::max(plan.max_guesses, plan.draft.most);

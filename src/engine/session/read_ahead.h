@@ -13,9 +13,7 @@
 // un-read, or where positions have three axes.
 //
 // Guesses come from the text (lookup.h), and where that has none from a draft model, if there is one (drafter.h). Their
-// number follows from what they cost and how often they were right, measured as the stream goes: a text that does not
-// repeat itself, or a draft that guesses badly, loses at most a few steps, and then 1 % of the time. What a draft takes
-// to read a prompt is not part of that.
+// number follows from what they cost and how often they were right (guess_count.h).
 #pragma once
 
 #include <cstdint>
@@ -29,45 +27,10 @@
 #include "engine/buffer_space.h"
 #include "engine/session/core.h"
 #include "engine/session/drafter.h"
+#include "engine/session/guess_count.h"
 #include "engine/session/lookup.h"
 
 namespace weir {
-
-// How many guesses to read: as many as are expected to save time.
-class GuessCount {
- public:
-  // For guesses from the text after n_same equal tokens, at most `most`.
-  int64_t Best(int n_same, Lookup::Votes votes, int64_t most) const;
-  // For those of a draft, before it makes them.
-  int64_t BestDraft(int64_t most);
-
-  // A step that began with a pass of 1 + n_guessed rows and delivered 1 + n_right tokens.
-  struct Step {
-    double seconds = 0;        // all of it
-    double draft_seconds = 0;  // of these, the draft's
-    int n_same = 0;            // equal tokens before the guesses; kDraft: they are a draft's
-    Lookup::Votes votes = Lookup::Votes::kOne;
-    int64_t n_guessed = 0, n_right = 0;
-  };
-  static constexpr int kDraft = Lookup::kMostSame + 1;
-  void Took(Step step);
-
- private:
-  static constexpr double kNew = 0.1;  // weight of a new measurement
-  bool may_lose() const { return one_ > 0 && lost_ <= 0.01 * total_ + 4 * one_; }
-  // The best number where a guess is right with this probability and costs that share of a step of one row.
-  static int64_t BestOf(double right, double cost, int64_t most);
-
-  double one_ = 0;               // seconds of a step of one row; 0: not known yet
-  double more_ = 0.15;           // what each further row costs, as a share of that
-  double draft_ = 0.15;          // what the draft takes for a guess, as well
-  double draft_gain_ = 0.5;      // steps of one row that an attempt of the draft saves
-  double total_ = 0, lost_ = 0;  // seconds of all steps; of them, in vain
-  // By n_same and votes: a guess is right.
-  double right_[kDraft + 1][3] = {{0, 0, 0},          {0.3, 0.4, 0.2}, {0.4, 0.5, 0.3},    {0.5, 0.6, 0.4},
-                                  {0.6, 0.7, 0.5},    {0.7, 0.8, 0.6}, {0.75, 0.85, 0.65}, {0.8, 0.9, 0.7},
-                                  {0.85, 0.95, 0.75}, {0.8, 0.8, 0.8}};
-};
 
 class ReadAhead {
  public:
