@@ -40,22 +40,20 @@ class GuessCount {
   };
   static Place PlaceOf(int n_same, Lookup::Votes votes, int64_t i);
   // What n guesses cost more than none, as a share of a step of one row.
-  double Cost(int64_t n) const {
-    return std::max(0.0, first_) + std::max(0.0, each_) * static_cast<double>(n - 1);
-  }
+  double Cost(int64_t n) const { return std::max(0.0, first_) + std::max(0.0, each_) * static_cast<double>(n - 1); }
   // The best number, where each one costs `more` beside its row.
   int64_t BestOf(int n_same, Lookup::Votes votes, double more, int64_t most) const;
 
   double one_ = 0;  // seconds of a step of one row; 0: not known yet
-  // A second row may cost far more than each after it (a processor multiplies them together) or nearly nothing (it waits
-  // for the weights), so the first has a cost of its own. Both as shares of a step of one row.
+  // A second row may cost far more than each after it (a processor multiplies them together) or nearly nothing (it
+  // waits for the weights), so the first has a cost of its own. Both as shares of a step of one row.
   double first_ = 0.2, each_ = 0.12;
   double draft_ = 0.15;          // what the draft takes for a guess, as well
   double draft_gain_ = 0.5;      // steps of one row that an attempt of the draft saves
   double total_ = 0, lost_ = 0;  // seconds of all steps; of them, in vain
   // By n_same and votes: the next token is right. At first as it was in extracts, summaries and answers without a text.
-  double right_[kDraft + 1][3] = {{0, 0, 0},          {0.25, 0.4, 0.2}, {0.5, 0.7, 0.3},    {0.65, 0.85, 0.35},
-                                  {0.65, 0.85, 0.4},  {0.75, 0.9, 0.4}, {0.85, 0.9, 0.5},   {0.85, 0.95, 0.5},
+  double right_[kDraft + 1][3] = {{0, 0, 0},         {0.25, 0.4, 0.2}, {0.5, 0.7, 0.3},  {0.65, 0.85, 0.35},
+                                  {0.65, 0.85, 0.4}, {0.75, 0.9, 0.4}, {0.85, 0.9, 0.5}, {0.85, 0.95, 0.5},
                                   {0.85, 0.95, 0.6}, {0.8, 0.8, 0.8}};
 };
 
