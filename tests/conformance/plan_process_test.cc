@@ -17,6 +17,7 @@
 #include "engine/session.h"
 #include "io/gguf_writer.h"
 #include "io/snapshot.h"
+#include "support/sanitizers.h"
 
 namespace weir {
 namespace {
@@ -283,9 +284,7 @@ void Check(const std::string& name, const Files& files) {
 class PlanProcessTest : public ::testing::TestWithParam<Shape> {};
 
 TEST_P(PlanProcessTest, PeakMemoryIsThePlan) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "a sanitizer's own memory would be measured";
-#endif
+  if (!testing::kOwnMemory) GTEST_SKIP() << "a sanitizer's own memory would be measured";
   const std::string path = ::testing::TempDir() + "weir_plan_" + GetParam().name + std::to_string(getpid()) + ".gguf";
   ASSERT_TRUE(WriteModel(GetParam(), path).ok());
   Check(GetParam().name, {path, ""});
@@ -296,9 +295,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, PlanProcessTest, ::testing::ValuesIn(kShapes),
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST(PlanProcess, PicturesToo) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "a sanitizer's own memory would be measured";
-#endif
+  if (!testing::kOwnMemory) GTEST_SKIP() << "a sanitizer's own memory would be measured";
   const std::string path = ::testing::TempDir() + "weir_plan_pair_" + std::to_string(getpid());
   const Files files = {path + ".gguf", path + ".mmproj.gguf"};
   ASSERT_TRUE(WriteModel(kShapes[0], files.model).ok());

@@ -400,7 +400,7 @@ TEST_P(VideoPairs, AStreamOfFramesUnderEveryPolicy) {
         for (int32_t group = 0; group < shape.n_groups(); ++group) {
           const std::span<const SlotMeta> held = p.session->pot().meta(group);
           std::vector<int32_t> pos(held.size() * 4);
-          HeldPositions(held, &pos[held.size() * 3], pos.data(), std::ssize(held));
+          HeldPositions(held, pos.data() + held.size() * 3, pos.data(), std::ssize(held));
           for (size_t k = 0; k < 3 * held.size(); ++k) ASSERT_LT(pos[k], std::ssize(held));
         }
       }
