@@ -158,6 +158,7 @@ TEST_F(PolicyReal, SelectionsCanBeMadeAgain) {
       {"streaming_llm", {{"sinks", 4}}},
       {"h2o", {{"recent", 100}, {"reduce", "mean"}, {"normalise", "none"}}},
       {"h2o", {{"recent", 20}, {"reduce", "sum"}, {"normalise", "count"}}},
+      {"keyformer", {{"recent", 60}, {"seed", 3}, {"reduce", "mean"}}},
       {"tova", json::object()},
       {"sirllm", {{"sinks", 4}, {"recent", 30}, {"decay", 1}}},
       {"snapkv", {{"window", 16}, {"kernel", 5}, {"pooling", "avg"}, {"reduce", "mean"}}},
