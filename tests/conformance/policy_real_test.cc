@@ -173,7 +173,16 @@ TEST_F(PolicyReal, SelectionsCanBeMadeAgain) {
       {"value_norm", {{"recent", 8}}},
       {"keydiff", {{"recent", 0}}},
       {"weir",
-       {{"sinks", 4}, {"alpha", 0.35}, {"z", 2}, {"beta", 0.1}, {"saddle", 8}, {"kernel", 5}, {"b", 0}, {"rows", 32}}},
+       {{"sinks", 4},
+        {"alpha", 0.35},
+        {"z", 2},
+        {"beta", 0.1},
+        {"saddle", 8},
+        {"kernel", 5},
+        {"b", 0},
+        {"rows", 32},
+        {"recent", 0.3},
+        {"frame_rows", 4}}},
       {"weir",
        {{"sinks", 0},
         {"alpha", 0.2},
@@ -182,7 +191,9 @@ TEST_F(PolicyReal, SelectionsCanBeMadeAgain) {
         {"saddle", 1},
         {"kernel", 3},
         {"b", 0.01},
-        {"rows", 16}}},
+        {"rows", 16},
+        {"recent", 0.5},
+        {"frame_rows", 0}}},
   };
   for (const auto& [name, wanted] : plans) {
     std::string text = name;
