@@ -204,6 +204,10 @@ Result<SessionPlan> PlanSession(const Model& model, const Backend& backend, cons
     return Unsupported("policy {} merges what it drops, which is built for {}; leave its merging out", name,
                        backend.on_host() ? "positions of the pot" : "the CPU");
   }
+  if (needs.evidence.noise.on && !backend.on_host()) {
+    return Unsupported("policy {} ranks by attention with noise, which is built for the CPU; use another, such as h2o",
+                       name);
+  }
   SessionOptions smallest = options;
   smallest.chunk_rows = 1;
   if (options.max_probe < 0 || options.max_probe > kLargestPot || std::ssize(options.probe) > kLargestPot) {

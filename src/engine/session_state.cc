@@ -18,7 +18,7 @@ struct Session::StateHeader {
   int32_t n_pinned, n_score_rows, n_unscored;
   int32_t n_embd, has_last;
   int32_t n_probe, n_question;
-  int32_t n_since_full, reserved;  // no padding
+  int32_t n_since_full, n_answer;  // no padding
   int32_t
       has_logits;  // the next token's likelihood comes from them, with different bits than from the fused projection
 };
@@ -84,6 +84,7 @@ Session::StateHeader Session::HeaderNow() const {
   h.n_pinned = stream.n_pinned;
   h.n_score_rows = memo.n_score_rows;
   h.n_unscored = memo.n_unscored;
+  h.n_answer = memo.n_answer;
   h.n_embd = core_.model->config().n_embd;
   h.has_last = parts_.prediction.has_row();
   h.n_probe = static_cast<int32_t>(memo.probe.size());
@@ -125,7 +126,7 @@ Status Session::Restore(ByteSource& source) {
       h.pos_shift < -h.n_seen || h.t_newest_ms > kMaxCount || h.n_since_full < 0 || h.n_since_full > INT32_MAX / 2 ||
       h.n_pinned < 0 || h.n_pinned > n_slots || h.n_score_rows < 0 || h.n_unscored < 0 ||
       h.n_unscored > INT32_MAX / 2 || h.n_probe < 0 || h.n_probe > core_.plan.probe_slots || h.n_question < 0 ||
-      h.n_question > core_.plan.probe_slots) {
+      h.n_question > core_.plan.probe_slots || h.n_answer < 0 || h.n_answer > INT32_MAX / 2) {
     return bad;
   }
   int64_t newest_gap = 0;
@@ -209,6 +210,7 @@ Status Session::Become(const StateHeader& h, std::span<const int32_t> ids) {
   EvidenceMemo& memo = core_.memo;
   memo.n_score_rows = h.n_score_rows;
   memo.n_unscored = h.n_unscored;
+  memo.n_answer = h.n_answer;
   memo.probe.assign(ids.begin(), ids.begin() + h.n_probe);
   memo.question.assign(ids.begin() + h.n_probe, ids.end());
   parts_.prediction.Restored(h.has_last != 0);

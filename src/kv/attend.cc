@@ -374,7 +374,7 @@ void Attender::Attend(int32_t layer, const float* q, const float* k, const float
 }
 
 ColumnScoresArgs Attender::ScoresOf(int32_t layer, const AttentionArgs& args, const BatchSegment& segment,
-                                    const AttentionSegment* view, float* const* out) const {
+                                    const AttentionSegment* view, float* const* out, int64_t first_head) const {
   const EvidenceCall* evidence = segment.evidence;
   ColumnScoresArgs scores;
   scores.attention = args;
@@ -388,6 +388,10 @@ ColumnScoresArgs Attender::ScoresOf(int32_t layer, const AttentionArgs& args, co
   // Layers that read the same keys vote together.
   scores.accumulate = (evidence->accumulate || !layout_.stores(layer)) && evidence->latest == nullptr;
   if (evidence->rows == RowReduce::kSum) scores.weight = shares_[layer];
+  scores.noise = evidence->noise;
+  scores.noise.seed = NoiseMix(NoiseMix(evidence->noise.seed) + static_cast<uint64_t>(layer));
+  scores.noise.first_row = segment.first_seq;
+  scores.noise.first_head = first_head;
   scores.scratch = scratch_.data();
   return scores;
 }

@@ -105,6 +105,7 @@ struct EvidenceCall {
   RowReduce rows = RowReduce::kSum;
   HeadReduce heads = HeadReduce::kMean;
   bool accumulate = false;  // add to the scores, or replace them
+  ScoreNoise noise;         // layer, rows and heads are set here; the call's seed is NoiseMix(NoiseMix(seed) + layer)
   // Working memory, one float for each slot of the largest head. If set, scores of text are accumulated and those of
   // visual slots are replaced by the last voting row's. REQUIRES: kPerLayer, RowReduce::kSum.
   float* latest = nullptr;
@@ -202,7 +203,7 @@ class Attender {
   // The newest row's attention over the slots, for AttentionWatch.
   void Watch(int32_t pot_layer, const BatchSegment& segment, const AttentionSegment& view, const AttentionArgs& args);
   ColumnScoresArgs ScoresOf(int32_t layer, const AttentionArgs& args, const BatchSegment& segment,
-                            const AttentionSegment* view, float* const* out) const;
+                            const AttentionSegment* view, float* const* out, int64_t first_head = 0) const;
   // Adds the contents of `latest` to the pot's scores of a layer.
   void SplitByModality(int32_t layer, const BatchSegment& segment, ColumnScoresArgs scores);
   Status PlanPositions(std::span<const BatchSegment> segments);

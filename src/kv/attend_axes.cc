@@ -129,7 +129,7 @@ void Attender::RunAlongAxes(int32_t layer, const AttentionArgs& args) {
       for (int32_t h = 0; h < step; ++h) {
         score_ptrs_.push_back(segment.pot->scores(shape.group_of(layer, head + h)).data());
       }
-      const ColumnScoresArgs scores = ScoresOf(layer, part, segment, &view, score_ptrs_.data());
+      const ColumnScoresArgs scores = ScoresOf(layer, part, segment, &view, score_ptrs_.data(), head * per_head);
       backend_->AttentionWithScores(part, {&scores, 1});
       if (segment.evidence->latest != nullptr) SplitByModality(layer, segment, scores);
       if (segment.watch != nullptr) Watch(layer, segment, view, part);

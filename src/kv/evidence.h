@@ -17,6 +17,14 @@
 
 namespace weir {
 
+// Rows vote with Gumbel noise on their scores and a temperature (ops/score_noise.h): `tau` for rows of a prompt, more
+// by `tau_step` for each token of an answer, at most `tau_end`. Not in the memory of a device.
+struct VoteNoise {
+  bool on = false, gumbel = true;
+  uint64_t seed = 0;
+  float tau = 1, tau_step = 0, tau_end = 1;
+};
+
 // Which query rows vote.
 enum class EvidenceRows {
   kNone,
@@ -33,6 +41,7 @@ struct Evidence {
   HeadReduce head_reduce = HeadReduce::kMean;  // over a KV head's query heads (kPerHead) or the layer's (kPerLayer)
   VectorScore vector = VectorScore::kNone;     // instead of attention: a statistic of the stored keys or values
   Normaliser nll = Normaliser::kNone;          // -log P of every token when it was read
+  VoteNoise noise;                             // of `rows` kLast and kAll
   // kAll, kPerLayer: visual slots hold the attention of the newest voting row alone, instead of a sum (A-VL).
   bool visual_latest = false;
   // If above 0: beside `vector`, how little a visual token's key resembles those at the same place of recent frames

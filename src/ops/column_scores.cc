@@ -43,7 +43,8 @@ std::vector<double> Keys(const AttentionArgs& args, int64_t kv_head) {
 }
 
 // p[r, h, 0 .. n_visible) of one row and head; 0 before its window.
-std::vector<double> Weights(const AttentionArgs& args, const std::vector<double>& keys, int64_t row, int64_t head) {
+std::vector<double> Weights(const ColumnScoresArgs& call, const std::vector<double>& keys, int64_t row, int64_t head) {
+  const AttentionArgs& args = call.attention;
   const AttentionSegment& segment = args.segments[0];
   const int64_t kv_head = head / (args.n_heads / args.n_kv_heads);
   const int64_t own = segment.n_slots[kv_head] - segment.n_rows + row;
@@ -64,11 +65,20 @@ std::vector<double> Weights(const AttentionArgs& args, const std::vector<double>
     p[slot] = dot * args.scale;
     if (args.softcap > 0) p[slot] = args.softcap * std::tanh(p[slot] / args.softcap);
   }
+  const double inverse_tau = call.noise.inverse_tau(row);
+  if (call.noise.on) {
+    const NoiseKey key = call.noise.key(head, row);
+    for (int64_t slot = 0; slot < n_visible; ++slot) {
+      const double u = NoiseUniform(key, static_cast<uint32_t>(slot));
+      p[slot] = (p[slot] + (call.noise.gumbel ? -std::log(-std::log(u)) : 0)) * inverse_tau;
+    }
+  }
   const int64_t first = segment.first_slot != nullptr ? segment.first_slot[kv_head][row] : 0;
   std::fill_n(p.begin(), first, -std::numeric_limits<double>::infinity());
   double max = *std::max_element(p.begin(), p.end());
-  if (args.sinks != nullptr) max = std::max<double>(max, args.sinks[head]);
-  double sum = args.sinks != nullptr ? std::exp(args.sinks[head] - max) : 0;
+  const double sink = args.sinks != nullptr ? args.sinks[head] * inverse_tau : 0;
+  if (args.sinks != nullptr) max = std::max(max, sink);
+  double sum = args.sinks != nullptr ? std::exp(sink - max) : 0;
   for (double& w : p) sum += w = std::exp(w - max);
   for (double& w : p) w /= sum;
   return p;
@@ -95,7 +105,7 @@ void ColumnScores(const ColumnScoresArgs& args) {
     for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
       std::vector<double> of_head(n_slots, 0);
       for (int64_t row = args.row_begin; row < args.row_end; ++row) {
-        const std::vector<double> p = Weights(attention, keys, row, head);
+        const std::vector<double> p = Weights(args, keys, row, head);
         for (size_t slot = 0; slot < p.size(); ++slot) {
           double& r = of_head[slot];
           r = args.rows == RowReduce::kSum ? r + p[slot] : std::max(r, p[slot]);

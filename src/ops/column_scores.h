@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #include "ops/attention.h"
+#include "ops/score_noise.h"
 
 namespace weir {
 
@@ -34,6 +35,7 @@ struct ColumnScoresArgs {
   float* const* out = nullptr;
   bool accumulate = false;  // kSum: add to the contents of out; kMax: keep the larger
   float weight = 1;         // of this call's scores, before that
+  ScoreNoise noise;         // p has noise and a temperature, if it is on
   void* scratch = nullptr;  // Backend::ColumnScoresScratchBytes(shape) bytes, 64-byte aligned
 };
 

@@ -104,6 +104,64 @@ TEST(ColumnScores, AreTheWeightsOfAttention) {
   }
 }
 
+// Numbers of tools/reference/policies/keyformer.py, of which the seed's and the layer's share is NoiseMix(seed) +
+// layer.
+TEST(ScoreNoise, IsTheReferences) {
+  struct Case {
+    uint64_t seed;
+    int64_t layer, head, row;
+    uint32_t slot, bits;
+  };
+  for (const Case& c : {Case{0, 0, 0, 0, 0, 7055918}, Case{0, 0, 0, 0, 1, 7078328}, Case{7, 3, 2, 1000, 511, 3198948},
+                        Case{9007199254740991, 29, 8, int64_t{1} << 40, 4095, 1813885}}) {
+    const uint64_t seed = NoiseMix(NoiseMix(c.seed) + static_cast<uint64_t>(c.layer));
+    const float u = NoiseUniform(NoiseKeyOf(seed, c.head, c.row), c.slot);
+    EXPECT_EQ(u, (static_cast<float>(c.bits) + 0.5f) / 8388608.0f) << c.seed << " " << c.slot;
+  }
+  const ScoreNoise noise = {.on = true, .tau = 1, .tau_step = 0.25f, .tau_end = 2, .step = 1};
+  EXPECT_EQ(noise.inverse_tau(0), 1 / 1.25f);
+  EXPECT_EQ(noise.inverse_tau(9), 0.5f);
+}
+
+// softmax((z + g) / tau) from the weights of attention, which are softmax(z).
+TEST(ColumnScores, VoteWithNoiseAndTemperature) {
+  constexpr int64_t kRows = 4;
+  const Pots pots(kRows);
+  std::vector<float> mixed(kRows * 4 * kDim);
+  AttentionArgs attention = pots.Args();
+  attention.out = mixed.data();
+  ref::Attention(attention);
+  Scores scores(pots);
+  ColumnScoresArgs args;
+  args.attention = pots.Args();
+  args.row_begin = 1;
+  args.row_end = kRows;
+  args.out = scores.out;
+  args.noise = {.on = true, .seed = 5, .first_row = 100, .first_head = 8, .tau = 0.5f, .tau_step = 1, .tau_end = 2};
+  ref::ColumnScores(args);
+  const double taus[] = {0.5, 1.5, 2, 2};
+  for (int64_t kv_head = 0; kv_head < 2; ++kv_head) {
+    const int32_t n_slots = pots.n_slots[kv_head];
+    std::vector<double> expected(n_slots, 0);
+    for (int64_t h = kv_head * 2; h < kv_head * 2 + 2; ++h) {
+      for (int64_t row = 1; row < kRows; ++row) {
+        std::vector<double> w(n_slots);
+        double sum = 0;
+        for (int32_t slot = 0; slot < n_slots; ++slot) {
+          const double u = NoiseUniform(NoiseKeyOf(5, 8 + h, 100 + row), static_cast<uint32_t>(slot));
+          const double p = mixed[(row * 4 + h) * kDim + slot];
+          w[slot] = p == 0 ? 0 : std::exp((std::log(p) - std::log(-std::log(u))) / taus[row]);
+          sum += w[slot];
+        }
+        for (int32_t slot = 0; slot < n_slots; ++slot) expected[slot] += w[slot] / sum / 2;
+      }
+    }
+    for (int32_t slot = 0; slot < n_slots; ++slot) {
+      EXPECT_NEAR(scores.out[kv_head][slot], expected[slot], 1e-5) << kv_head << " " << slot;
+    }
+  }
+}
+
 TEST(ColumnScores, SumsToTheRowsAndHidesWhatTheyCannotSee) {
   const Pots pots(6);
   Scores scores(pots);

@@ -464,6 +464,22 @@ TEST(H2o, CountsMakeMeans) {
   EXPECT_EQ(Select("h2o:recent=0,normalise=count", pot, 2), (KeepSet{2, 3}));
 }
 
+TEST(Keyformer, RanksSumsAndDeclaresItsNoise) {
+  Pot pot(6);
+  pot.scores = {5, 1, 9, 2, 0, 0};
+  pot.view.scores = pot.scores;
+  EXPECT_EQ(Select("keyformer:recent=2", pot, 4), (KeepSet{0, 2, 4, 5}));
+  EXPECT_EQ(Select("keyformer:share=0.5", pot, 4), Select("h2o", pot, 4));
+  const PolicyNeeds needs = Make("keyformer:seed=3,tau=1,tau_end=3,length=4")->Needs();
+  EXPECT_EQ(needs.evidence.rows, EvidenceRows::kAll);
+  EXPECT_TRUE(needs.evidence.noise.on);
+  EXPECT_EQ(needs.evidence.noise.seed, 3u);
+  EXPECT_EQ(needs.evidence.noise.tau_step, 0.5f);
+  EXPECT_EQ(needs.evidence.noise.tau_end, 3.0f);
+  EXPECT_FALSE(Make("h2o")->Needs().evidence.noise.on);
+  EXPECT_EQ(ParsePolicySpec("keyformer:tau=2,tau_end=1")->Make().status().code(), StatusCode::kInvalidArgument);
+}
+
 TEST(SirLlm, SurpriseSinksAndTheNewest) {
   Pot pot(7);
   pot.nll = {0, 9, 1, 8, 2, 7, 3};

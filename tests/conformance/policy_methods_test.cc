@@ -92,6 +92,85 @@ TEST(PolicyProbe, LeavesNothingBehind) {
   EXPECT_GT(sessions[0]->counters().selections, 5);
 }
 
+std::vector<float> ScoresOf(const Session& session) {
+  std::vector<float> out;
+  for (int32_t group = 0; group < session.pot().shape().n_groups(); ++group) {
+    const auto scores = session.pot().scores(group);
+    out.insert(out.end(), scores.begin(), scores.end());
+  }
+  return out;
+}
+
+std::unique_ptr<Session> Voting(const Tiny& tiny, const std::string& spec, int32_t chunk) {
+  SessionOptions options;
+  options.policy = std::move(ParsePolicySpec(spec)).value();
+  options.pot_slots = 60;
+  options.chunk_rows = chunk;
+  return std::move(Session::Make(*tiny.model, *tiny.backend, options)).value();
+}
+
+TEST(Keyformer, WithoutNoiseAndTemperatureVotesLikeH2o) {
+  Tiny tiny("llama");
+  const std::vector<int32_t> tokens = RandomTokens(50, tiny.model->config().n_vocab);
+  auto plain = Voting(tiny, "h2o", 16), same = Voting(tiny, "keyformer:noise=none,tau_end=1", 16);
+  ASSERT_TRUE(plain->Append(tokens).ok());
+  ASSERT_TRUE(same->Append(tokens).ok());
+  const std::vector<float> expected = ScoresOf(*plain), got = ScoresOf(*same);
+  ASSERT_EQ(got.size(), expected.size());
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-4f * expected[i] + 1e-6f) << i;
+}
+
+TEST(Keyformer, NoiseBelongsToTheSeedAndThePlaceInTheStream) {
+  Tiny tiny("llama");
+  const std::vector<int32_t> tokens = RandomTokens(50, tiny.model->config().n_vocab);
+  const auto scores = [&](const std::string& spec, int32_t chunk) {
+    auto session = Voting(tiny, spec, chunk);
+    EXPECT_TRUE(session->Append(tokens).ok());
+    return ScoresOf(*session);
+  };
+  const std::vector<float> once = scores("keyformer:seed=4", 16), pieces = scores("keyformer:seed=4", 7);
+  EXPECT_EQ(scores("keyformer:seed=4", 16), once);
+  EXPECT_NE(scores("keyformer:seed=5", 16), once);
+  ASSERT_EQ(pieces.size(), once.size());
+  for (size_t i = 0; i < once.size(); ++i) EXPECT_NEAR(pieces[i], once[i], 1e-3f * once[i] + 1e-5f) << i;
+}
+
+// The temperature grows with an answer and falls back at the next prompt; a session saved in between goes on with it.
+TEST(Keyformer, AnswersAreHotterTheLongerTheyAre) {
+  Tiny tiny("llama");
+  const std::vector<int32_t> tokens = RandomTokens(50, tiny.model->config().n_vocab);
+  Session::AppendOptions answer;
+  answer.generated = true;
+  // Votes of the last token of 20, after so many of an answer.
+  const auto last_votes = [&](const std::string& spec, size_t n_answer, bool restore) {
+    auto session = Voting(tiny, spec, 16);
+    EXPECT_TRUE(session->Append({tokens.data(), 20 - n_answer}).ok());
+    for (size_t i = 20 - n_answer; i < 19; ++i) EXPECT_TRUE(session->Append({tokens.data() + i, 1}, answer).ok());
+    std::vector<uint8_t> bytes;
+    EXPECT_TRUE(session->Save(&bytes).ok());
+    if (restore) {
+      session = Voting(tiny, spec, 16);
+      EXPECT_TRUE(session->Restore(bytes).ok());
+    }
+    std::vector<float> votes = ScoresOf(*session), after;
+    EXPECT_TRUE(session->Append({tokens.data() + 19, 1}, answer).ok());
+    after = ScoresOf(*session);
+    const size_t n_groups = static_cast<size_t>(session->pot().shape().n_groups());
+    for (size_t g = 0; g < n_groups; ++g) {
+      for (size_t s = 0; s < 19; ++s) after[g * 20 + s] -= votes[g * 19 + s];
+    }
+    return after;
+  };
+  const auto largest = [](const std::vector<float>& votes) { return *std::max_element(votes.begin(), votes.end()); };
+  const std::string cold = "keyformer:noise=none,tau=0.2,tau_end=0.2",
+                    grows = "keyformer:noise=none,tau=0.2,tau_end=50,length=10";
+  const std::vector<float> short_answer = last_votes(grows, 1, false), long_answer = last_votes(grows, 10, false);
+  EXPECT_GT(largest(last_votes(cold, 10, false)), largest(short_answer));
+  EXPECT_GT(largest(short_answer), 1.2f * largest(long_answer));
+  for (const float vote : long_answer) EXPECT_NEAR(vote, 1 / 20.0f, 2e-2f);  // nearly equal at 50
+  EXPECT_EQ(last_votes("keyformer:length=10", 10, true), last_votes("keyformer:length=10", 10, false));
+}
+
 // InfiniPot section 3.5: a distillation leaves |C| slots, whose positions are their places.
 TEST(InfiniPot, DistilsToItsRatio) {
   Tiny tiny("llama");

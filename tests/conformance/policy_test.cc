@@ -357,6 +357,8 @@ std::vector<Case> Cases() {
                            "infinipot:positions=abs",
                            "infinipot:rows=max,kernel=3",
                            "keydiff:recent=6",
+                           "keyformer:noise=none,tau=0.5,tau_end=0.5,step=1",
+                           "keyformer:seed=9,length=5,reduce=sum",
                            "pyramidkv:capacity=20,window=4,beta=5",
                            "pyramidkv:step=1,window=4,beta=3",
                            "random:draw=once,per=pot",

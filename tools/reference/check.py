@@ -27,6 +27,7 @@ from tools.reference.policies import (
     infinipot,
     infinipot_v,
     keydiff,
+    keyformer,
     pyramidkv,
     sirllm,
     snapkv,
@@ -215,6 +216,46 @@ def check_h2o():
     expect_equal(h2o.keep(row, 2, recent=5), [[4, 5]], "a budget below recent")
     expect_equal(h2o.keep(row, 2, recent=0, counts=[6, 5, 4, 1, 1, 1]), [[2, 3]], "by the number of queries")
     expect_equal(tova.keep(np.array([[0.5, 0.1, 0.1, 0.3]]), 1), [[0]], "TOVA does not protect the newest slot")
+
+
+def check_keyformer():
+    rows, n = [4, 5, 6, 9, 10, 11], 6
+    logits = RNG.normal(size=(4, n, n)) * 2
+    logits[:, np.arange(n)[None] > np.arange(n)[:, None]] = -np.inf
+    exp = np.exp(logits)
+    first = exp / exp.sum(axis=2, keepdims=True)
+    plain = keyformer.accumulate(None, first, rows, 2, noisy=False)
+    expect(np.allclose(plain, h2o.accumulate(None, first, 2)), "no noise and tau = 1 is H2O")
+    for seed, layer, tau in ((0, 0, 1.0), (7, 3, 1.5), (7, 3, 0.5)):
+        got = keyformer.accumulate(None, first, rows, 2, seed, layer, [tau] * n)
+        expect(np.allclose(got.sum(axis=1), n), "each row adds one")
+        want = np.zeros((4, n))
+        for head in range(4):
+            for i, row in enumerate(rows):
+                x = np.exp((logits[head, i] + keyformer.gumbel(seed, layer, head, row, n)) / tau)
+                want[head] += x / x.sum()
+        expect(np.allclose(got, common.reduce_heads(want, 2)), "the softmax of (x + g) / tau")
+        again = keyformer.accumulate(None, first[:, :4, :4], rows[:4], 2, seed, layer, [tau] * 4)
+        again = keyformer.accumulate(again, first[:, 4:], rows[4:], 2, seed, layer, [tau] * 2)
+        expect(np.allclose(again, got), "two chunks add up to one")
+    other = keyformer.accumulate(None, first, rows, 2, 8, 3, [0.5] * n)
+    expect(not np.allclose(other, got), "another seed votes otherwise")
+    flat = keyformer.accumulate(None, first[:, -1:], rows[-1:], 4, 0, 0, [1e6])
+    expect(np.allclose(flat, 1 / n, atol=1e-5), "the hottest row votes for all alike")
+    noise = np.concatenate([keyformer.gumbel(3, 1, head, row, 500) for head in range(4) for row in range(20)])
+    expect(np.all(np.isfinite(noise)), "no noise is infinite")
+    # Mean and variance of a standard Gumbel, within five standard errors of 40,000 draws.
+    expect(abs(noise.mean() - 0.5772157) < 5 * 1.28 / 200, f"mean of the noise: {noise.mean()}")
+    expect(abs(noise.var() - np.pi**2 / 6) < 5 * 3.5 / 200, f"variance of the noise: {noise.var()}")
+    # The largest of x + g is slot s with probability softmax(x)[s].
+    x = np.log([0.5, 0.3, 0.15, 0.05])
+    best = [int(np.argmax(x + keyformer.gumbel(1, 0, 0, row, 4))) for row in range(4000)]
+    shares = np.bincount(best, minlength=4) / 4000
+    expect(np.all(abs(shares - np.exp(x)) < 5 * np.sqrt(0.25 / 4000)), f"the Gumbel-max trick: {shares}")
+    taus = [keyformer.temperature(1.0, 2.0, 100, t) for t in (0, 1, 50, 100, 200)]
+    expect(np.allclose(taus, [1, 1.01, 1.5, 2, 2]), f"temperatures of an answer: {taus}")
+    row = np.array([[5.0, 1, 9, 2, 0, 0]])
+    expect_equal(keyformer.keep(row, 4, recent=2), [[0, 2, 4, 5]], "two key tokens and two recent")
 
 
 def check_snapkv():
@@ -528,6 +569,7 @@ def main():
         check_infinipot,
         check_sirllm,
         check_h2o,
+        check_keyformer,
         check_snapkv,
         check_pyramid_and_heads,
         check_norms,

@@ -45,8 +45,8 @@ bool OnePass(const AttentionArgs& args, std::span<const ColumnScoresArgs> scores
   if (args.segments.size() != 1 || scores.size() != 1) return false;
   const AttentionSegment& segment = args.segments[0];
   // A single row sums in the order of the second pass, however many rows of other pots are in the call.
-  return segment.n_rows > 1 && scores[0].rows == RowReduce::kSum && scores[0].heads != HeadReduce::kMax &&
-         segment.n_rows * (args.n_heads / args.n_kv_heads) > kMaxSlotRows &&
+  return segment.n_rows > 1 && !scores[0].noise.on && scores[0].rows == RowReduce::kSum &&
+         scores[0].heads != HeadReduce::kMax && segment.n_rows * (args.n_heads / args.n_kv_heads) > kMaxSlotRows &&
          *std::max_element(segment.n_slots, segment.n_slots + args.n_kv_heads) <= kMaxSlots;
 }
 

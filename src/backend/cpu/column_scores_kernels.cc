@@ -121,6 +121,29 @@ void ScoreDecoded(const ScoreBatch& batch, int64_t tile, TileArgs t, const Batch
   Score(DType::kF32, t, batch.n, nullptr);
 }
 
+// Adds the noise of a row to its scores of slots [slot, slot + n) and divides by its temperature; n is a multiple of
+// the lanes. In units of log2, where noise is -log2(-ln u).
+void AddNoise(const ScoreNoise& noise, NoiseKey key, float inverse_tau, int64_t slot, int64_t n, float* p) {
+  const DF d;
+  const hn::RebindToUnsigned<DF> du;
+  const hn::RebindToSigned<DF> di;
+  const auto tau = hn::Set(d, inverse_tau);
+  for (int64_t i = 0; i < n; i += kLanes) {
+    auto score = hn::Load(d, p + i);
+    if (noise.gumbel) {
+      auto x = hn::Iota(du, static_cast<uint32_t>(slot + i));
+      x = hn::Add(hn::Mul(x, hn::Set(du, kNoiseStride)), hn::Set(du, key.low));
+      x = hn::Xor(hn::Mul(hn::Xor(x, hn::ShiftRight<16>(x)), hn::Set(du, kNoiseMul1)), hn::Set(du, key.high));
+      x = hn::Mul(hn::Xor(x, hn::ShiftRight<15>(x)), hn::Set(du, kNoiseMul2));
+      x = hn::ShiftRight<9>(hn::Xor(x, hn::ShiftRight<16>(x)));
+      const auto half = hn::Set(d, 0.5f);
+      const auto u = hn::Mul(hn::Add(hn::ConvertTo(d, hn::BitCast(di, x)), half), hn::Set(d, 0x1p-23f));
+      score = hn::Sub(score, hn::Log2(d, hn::Neg(hn::Log(d, u))));
+    }
+    hn::Store(hn::Mul(score, tau), d, p + i);
+  }
+}
+
 // Scores to weights relative to their maximum for one row of a block, of which it sees slots [n_hidden, n_visible); 0
 // outside, up to n_padded.
 void WeighRow(float* p, int64_t n_hidden, int64_t n_visible, int64_t n_padded, float softcap, float* max, float* sum) {
@@ -183,12 +206,21 @@ void ScoreBlocksSimd(const ScoreBatch& batch, int64_t first, int64_t end, float*
     // ReduceBlocks reads the head's part of the block, which may be more than these rows see.
     const int64_t in_use = std::min(kSlotBlock, task.n_slots() - slot);
     const int64_t n_padded = (in_use + kWeightPad - 1) / kWeightPad * kWeightPad;
+    const ScoreNoise& noise = batch.args->noise;
     for (int64_t i = 0; i < batch.n; ++i) {
       const int64_t row = batch.row(i);
       const int64_t n_visible = std::min(n_slots, task.n_visible(row) - slot);
+      if (noise.on && n_visible > 0) {
+        float* p = weights + i * kSlotBlock;
+        const int64_t n = (n_visible + kLanes - 1) / kLanes * kLanes, of_group = row % task.group();
+        if (args.softcap > 0) CapScores(p, n, args.softcap);
+        const int64_t of_segment = row / task.group();
+        AddNoise(noise, noise.key(task.kv_head * task.group() + of_group, of_segment), noise.inverse_tau(of_segment),
+                 slot, n, p);
+      }
       const int64_t at = block * batch.n_padded() + i;
-      WeighRow(weights + i * kSlotBlock, task.first_visible(row) - slot, n_visible, n_padded, args.softcap,
-               batch.max + at, batch.sum + at);
+      WeighRow(weights + i * kSlotBlock, task.first_visible(row) - slot, n_visible, n_padded,
+               noise.on ? 0 : args.softcap, batch.max + at, batch.sum + at);
     }
   }
 }
@@ -201,7 +233,10 @@ void Normalisers(const ScoreBatch& batch, int64_t n_blocks, float* row_max, floa
   const int64_t stride = batch.n_padded();
   const bool has_sinks = batch.args->attention.sinks != nullptr;
   HWY_ALIGN float sinks[kBatchRows];
-  for (int64_t i = 0; has_sinks && i < stride; ++i) sinks[i] = batch.task.sink(batch.row(std::min(i, batch.n - 1)));
+  for (int64_t i = 0; has_sinks && i < stride; ++i) {
+    const int64_t row = batch.row(std::min(i, batch.n - 1));
+    sinks[i] = batch.task.sink(row) * batch.args->noise.inverse_tau(row / batch.task.group());
+  }
   for (int64_t i = 0; i < stride; i += kLanes) {
     V max = hn::Load(d, batch.max + i);
     for (int64_t b = 1; b < n_blocks; ++b) max = hn::Max(max, hn::Load(d, batch.max + b * stride + i));

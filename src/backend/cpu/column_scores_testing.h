@@ -38,6 +38,7 @@ struct Shape {
   bool sinks = false;
   int32_t window = 0;  // most slots that a row sees; 0: all of them
   bool two_way = false;
+  ScoreNoise noise = {};
 
   std::string Name() const {
     std::string s = InfoOf(k_type).name + std::string(" heads ") + std::to_string(n_heads) + "/" +
@@ -47,7 +48,7 @@ struct Shape {
                     std::to_string(static_cast<int>(rows)) + std::to_string(static_cast<int>(heads)) + " window " +
                     std::to_string(window) + " cap " + std::to_string(softcap) + (all_heads ? " all" : "") +
                     (accumulate ? " accumulate" : "") + " weight " + std::to_string(weight) + (sinks ? " sinks" : "") +
-                    (bf16 ? " bf16" : "") + " slots";
+                    (bf16 ? " bf16" : "") + (noise.on ? (noise.gumbel ? " noise" : " tau") : "") + " slots";
     for (int32_t n : n_slots) s += " " + std::to_string(n);
     return s;
   }
@@ -193,6 +194,7 @@ class Call {
     args.all_heads = shape_.all_heads;
     args.accumulate = shape_.accumulate;
     args.weight = shape_.weight;
+    args.noise = shape_.noise;
     args.out = ptrs.data();
     return args;
   }

@@ -26,6 +26,15 @@ class AttentionEvidence : public EvidenceKind {
     call_.row_end = chunk.n;
     call_.rows = declared_.row_reduce;
     call_.heads = declared_.head_reduce;
+    // A prompt's rows have the first temperature, an answer's first token the next one.
+    const VoteNoise& noise = declared_.noise;
+    call_.noise = {.on = noise.on,
+                   .gumbel = noise.gumbel,
+                   .seed = noise.seed,
+                   .tau = noise.tau,
+                   .tau_step = chunk.generated ? noise.tau_step : 0,
+                   .tau_end = noise.tau_end,
+                   .step = chunk.generated ? int64_t{core.memo.n_answer} + 1 : 0};
     if (Votes(core, chunk, *item)) item->evidence = &call_;
   }
 

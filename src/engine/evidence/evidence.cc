@@ -49,6 +49,7 @@ void EvidenceSet::EndChunk(SessionCore& core, const Chunk& chunk, const BatchIte
   } else {
     memo.n_unscored += static_cast<int32_t>(chunk.n);
   }
+  memo.n_answer = !chunk.generated ? 0 : static_cast<int32_t>(std::min<int64_t>(INT32_MAX, memo.n_answer + chunk.n));
   for (const auto& kind : kinds_) kind->EndChunk(core, chunk, nll);
 }
 
@@ -83,7 +84,7 @@ int64_t EvidenceSet::MostRewound(int64_t n_call) const {
 }
 
 void EvidenceSet::Clear(SessionCore& core) {
-  core.memo.n_score_rows = core.memo.n_unscored = 0;
+  core.memo.n_score_rows = core.memo.n_unscored = core.memo.n_answer = 0;
   core.memo.question.clear();
   // A policy without a probe reserves no room for it and has nothing to save or restore.
   if (demand_.probe_slots > 0) core.memo.probe = core.options.probe;

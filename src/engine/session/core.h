@@ -41,6 +41,7 @@ struct StreamPlace {
 // State of the kinds of evidence between calls, except the floats in the pot. Saved and cleared with the session.
 struct EvidenceMemo {
   int32_t n_score_rows = 0, n_unscored = 0;  // SlotView::n_rows, n_unscored
+  int32_t n_answer = 0;                      // tokens of the answer under way; 0 while a prompt is read
   std::vector<int32_t> probe;                // tokens that vote before a selection
   std::vector<int32_t> question;             // last rows of the round's question; used as the probe unless empty
 };
