@@ -18,9 +18,8 @@
 //   softmax_j((x + g) / tau) = p_j^(1 / tau) exp(g_j / tau) / sum over k of p_k^(1 / tau) exp(g_k / tau)
 //
 // Differences, and where the paper is silent:
-// - Noise is a function of `seed`, layer, query head, the row's number in its stream and the slot, not of any state:
-// the
-//   same stream gives the same keep-sets on every run, whatever was saved or restored between.
+// - Noise is a function of `seed`, layer, query head, the row's number in its stream and the slot, not of any state: a
+//   stream gives the same keep-sets on every run, whatever was saved or restored between.
 // - The paper fixes the answer's length T beforehand; an answer's end is not known here, so `length` takes its place.
 //   100 tokens from 1 to 2 are the authors' step of 0.01.
 // - The paper is written for as many KV heads as query heads. With fewer, the query heads of a group are reduced row by
