@@ -18,6 +18,7 @@ PLANS = [
     ("streaming_llm", {"sinks": 4}),
     ("h2o", {"recent": 20, "reduce": "mean", "normalise": "none"}),
     ("h2o", {"recent": 10, "reduce": "sum", "normalise": "count"}),
+    ("keyformer", {"recent": 20, "seed": 3, "reduce": "mean"}),
     ("tova", {}),
     ("sirllm", {"sinks": 4, "recent": 12, "decay": 1}),
     ("snapkv", {"window": 8, "kernel": 5, "pooling": "avg", "reduce": "mean"}),
