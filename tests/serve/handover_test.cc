@@ -214,10 +214,13 @@ TEST(Handover, NoSessionIsMadeTooLate) {
       }
     });
   }
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_TRUE(Until([&] {
+    const std::lock_guard<std::mutex> lock(mutex);
+    return !made.empty();
+  }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
   EXPECT_EQ(one.Terminate(), 0);
   for (std::thread& thread : making) thread.join();
-  EXPECT_FALSE(made.empty());
   for (const std::string& id : made) {
     EXPECT_TRUE(std::filesystem::exists(folder.File("handover/" + id + ".weir"))) << id;
   }
