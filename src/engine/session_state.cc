@@ -126,7 +126,7 @@ Status Session::Restore(ByteSource& source) {
       h.pos_shift < -h.n_seen || h.t_newest_ms > kMaxCount || h.n_since_full < 0 || h.n_since_full > INT32_MAX / 2 ||
       h.n_pinned < 0 || h.n_pinned > n_slots || h.n_score_rows < 0 || h.n_unscored < 0 ||
       h.n_unscored > INT32_MAX / 2 || h.n_probe < 0 || h.n_probe > core_.plan.probe_slots || h.n_question < 0 ||
-      h.n_question > core_.plan.probe_slots || h.n_answer < 0 || h.n_answer > INT32_MAX / 2) {
+      h.n_question > core_.plan.probe_slots || h.n_answer < 0) {
     return bad;
   }
   int64_t newest_gap = 0;

@@ -34,7 +34,7 @@ TEST(GuessCountTest, MoreWhereTheyAreRightAndCheap) {
 }
 
 TEST(GuessCountTest, ADearFirstRowMeansNoneOrMany) {
-  // Both have cost 0.8 of a step for seven guesses, and so did the average guess.
+  // Seven guesses cost 0.8 of a step in both.
   GuessCount first_dear, all_alike;
   for (int i = 0; i < 100; ++i) {
     for (int64_t n : {0, 1, 4, 7}) {
