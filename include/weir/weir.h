@@ -136,6 +136,8 @@ typedef struct weir_view {
   const float *novelty, *visual; /* further statistics that some built-in policies declare (`like`), or NULL */
   int32_t* keep; /* [n_slots] to be filled: the slots that stay, strictly ascending, every pinned one among them */
   size_t n_kept; /* to be set */
+  const float* scenes; /* a further one: 0 for text, else the number of the scene that a picture's row belongs to,
+                          negative where the scene's first frame showed the same; or NULL */
 } weir_view;
 
 /* Decides for all groups at once: on average n_keep slots may stay in each, and exactly that many in each unless

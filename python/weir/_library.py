@@ -112,6 +112,7 @@ class CView(Structure):
         ("visual", c_void_p),
         ("keep", c_void_p),
         ("n_kept", c_size_t),
+        ("scenes", c_void_p),
     ]
 
 

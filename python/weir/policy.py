@@ -148,6 +148,12 @@ class View:
         return self._floats(self._c.visual)
 
     @property
+    def scenes(self) -> npt.NDArray[np.float32] | None:
+        """Of policies like "weir", once the stream has contained a picture: 0 for text, else the number of the scene
+        that a row belongs to, negative where the scene's first frame showed the same."""
+        return self._floats(self._c.scenes)
+
+    @property
     def n_slots(self) -> int:
         """Slots in use."""
         return int(self._c.n_slots)

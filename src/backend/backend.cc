@@ -40,6 +40,10 @@ void Backend::CompactSlots(std::span<const CompactSlotsArgs> args) {
   for (const CompactSlotsArgs& head : args) ref::CompactSlots(head);
 }
 
+void Backend::Scenes(std::span<const ScenesArgs> args) {
+  for (const ScenesArgs& head : args) ref::Scenes(head);
+}
+
 void Backend::VectorScores(std::span<const VectorScoresArgs> args) {
   for (const VectorScoresArgs& head : args) ref::VectorScores(head);
 }

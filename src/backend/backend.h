@@ -36,6 +36,7 @@
 #include "ops/nll.h"
 #include "ops/rope.h"
 #include "ops/rotate.h"
+#include "ops/scenes.h"
 #include "ops/squares.h"
 #include "ops/ssm_scan.h"
 #include "ops/top_logits.h"
@@ -145,6 +146,8 @@ class Backend {
   virtual void AttentionWithScores(const AttentionArgs& args, std::span<const ColumnScoresArgs> scores);
   // One entry per head; a backend may spread them over its workers.
   virtual void VectorScores(std::span<const VectorScoresArgs> args);
+  // One entry per head, too.
+  virtual void Scenes(std::span<const ScenesArgs> args);
   virtual void FrameNovelty(const FrameNoveltyArgs& args) { ref::FrameNovelty(args); }
   virtual void TopLogits(const TopLogitsArgs& args) { ref::TopLogits(args); }
   // log(sum exp(logits)), for the likelihood of a token whose logits are already computed.

@@ -100,6 +100,7 @@ class OwnPolicy : public Policy {
     out.novelty = floats(view.novelty);
     out.visual = floats(view.visual);
     out.keep = keep;
+    out.scenes = floats(view.scenes);
     return out;
   }
   // The engine allows fewer slots than it asked for; a caller that keeps fewer has made a mistake. n_keep: -1 for any

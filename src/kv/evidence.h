@@ -37,6 +37,7 @@ struct Evidence {
   EvidenceRows rows = EvidenceRows::kNone;
   int32_t n_last = 1;                          // kLast: number of rows; fewer if the prompt is shorter, and up to twice
                                                // as many if its end came in pieces. Below 0: of one call only
+  bool with_pictures = false;                  // kLast: no row votes before the stream has contained a picture
   RowReduce row_reduce = RowReduce::kSum;      // a mean is the sum over SlotView::n_rows
   HeadReduce head_reduce = HeadReduce::kMean;  // over a KV head's query heads (kPerHead) or the layer's (kPerLayer)
   VectorScore vector = VectorScore::kNone;     // instead of attention: a statistic of the stored keys or values
@@ -47,6 +48,10 @@ struct Evidence {
   // If above 0: beside `vector`, how little a visual token's key resembles those at the same place of recent frames
   // (ops/frame_novelty.h). This share of the frames a head holds, rounded down but at least one, is recent.
   double recent_frames = 0;
+  // If above 0: once the stream has contained a picture, which scene of the frames that a head holds each visual slot
+  // belongs to, and whether it shows what the scene's first frame did (ops/scenes.h). A key has changed if 1 - cos is
+  // above this. kPerHead only.
+  float scene_change = 0;
   // Beside `rows`, once the stream has contained a picture: this statistic of every slot, recomputed before a selection
   // and not stored (SlotView::visual). kPerHead only.
   VectorScore visual_vector = VectorScore::kNone;

@@ -70,6 +70,8 @@ struct SlotView {
   std::span<const float> nll;       // -log P when the token was read; +inf for the first of the stream; 0 for
                                     // tokens that nothing predicts (visual ones)
   std::span<const float> novelty;   // Evidence::recent_frames: of visual tokens before the recent frames, else 0
+  std::span<const float> scenes;    // Evidence::scene_change, once the stream has contained a picture: 0 for text,
+                                    // else the number of the scene, negative for what its first frame showed too
   std::span<const float> visual;    // Evidence::visual_vector, once the stream has contained a picture
   int32_t n_rows = 0;               // rows of queries in `scores` since they were last reset (the divisor of a mean)
   // Of a row's attention, what these slots have on average, where `scores` are sums over rows and means over heads of a

@@ -17,7 +17,7 @@ namespace {
 
 struct Stream {
   std::vector<SlotMeta> slots;
-  std::vector<float> scores, novelty, visual;
+  std::vector<float> scores, novelty, visual, scenes;
 
   void Text(int n) {
     for (int i = 0; i < n; ++i) Add(Modality::kText, 0);
@@ -34,6 +34,7 @@ struct Stream {
     view.scores = scores;
     view.novelty = novelty;
     view.visual = visual;
+    view.scenes = scenes;
     view.n_rows = 1;
     view.n_seen = std::ssize(slots);
     return view;
@@ -346,41 +347,58 @@ std::vector<KeepSet> KeptOfFrames(const Stream& stream, const KeepSet& keep) {
   return out;
 }
 
-TEST(VisualPolicies, WeirKeepsTheBestRowsOfEveryPictureNewestFirst) {
+// Every frame is a scene of its own here; policy/weir_test.cc has scenes of several frames.
+TEST(VisualPolicies, WeirKeepsTheBestRowsOfEverySceneNewestFirst) {
   Stream stream = Mixed();
   Rng rng(6);
-  for (size_t s = 0; s < stream.slots.size(); ++s) {
+  int64_t frame = -1;
+  int n_frames = 0;
+  for (const SlotMeta& m : stream.slots) {
     stream.visual.push_back(static_cast<float>(rng.Below(1000)) / 500 - 1);
+    n_frames += m.modality != Modality::kText && m.frame() != frame;
+    if (m.modality != Modality::kText) frame = m.frame();
+    stream.scenes.push_back(m.modality == Modality::kText ? 0.0f : static_cast<float>(n_frames));
   }
-  const std::string spec = "weir:alpha=0,beta=0,sinks=2,recent=0.25,frame_rows=2";
-  // 2 sinks and 7 of the newest: the last frame whole, 2 of the one before it. Then 2 of each of the others.
-  for (const int32_t n_keep : {9, 13, 16, 17, 28}) {
-    const int32_t n_newest = RoundHalfUp(0.25 * n_keep), n_rows = n_keep - n_newest - 2;
-    const std::vector<KeepSet> kept = KeptOfFrames(stream, Keep(spec, stream, n_keep));
-    ASSERT_EQ(kept.size(), 8u);
-    int32_t left = n_rows;
+  ASSERT_EQ(n_frames, 8);
+  const std::string spec = "weir:alpha=0,beta=0,sinks=2,recent=0.25,first=0,frame_rows=2";
+  // 2 sinks and a quarter of the newest; then 2 of each frame, or more where there is room for more of each.
+  for (const int32_t n_keep : {9, 13, 16, 17, 28, 34, 43}) {
+    const int32_t n_newest = RoundHalfUp(0.25 * n_keep);
+    int32_t left = n_keep - n_newest - 2;
+    std::vector<KeepSet> expected(8), free(8);
     for (int f = 7; f >= 0; --f) {
       const int64_t first = stream.slots[0].seq + 6 + 5 * f + 4 * (f / 3);
-      KeepSet expected, free;
       for (int32_t s = static_cast<int32_t>(first); s < first + 5; ++s) {
-        (s >= std::ssize(stream.slots) - n_newest ? expected : free).push_back(s);
+        (s >= std::ssize(stream.slots) - n_newest ? expected : free)[f].push_back(s);
       }
-      std::sort(free.begin(), free.end(), [&](int32_t a, int32_t b) { return stream.visual[a] > stream.visual[b]; });
-      for (const int32_t s : free) {
-        if (std::ssize(expected) >= 2 || left == 0) break;
-        expected.push_back(s);
-        --left;
+      std::sort(free[f].begin(), free[f].end(),
+                [&](int32_t a, int32_t b) { return stream.visual[a] > stream.visual[b]; });
+    }
+    int32_t each = 2;
+    for (const int32_t more : {3, 4, 5}) {
+      int32_t sum = 0;
+      for (const KeepSet& rows : free) sum += std::min<int32_t>(more, static_cast<int32_t>(rows.size()));
+      if (sum <= left) each = more;
+    }
+    const std::vector<KeepSet> kept = KeptOfFrames(stream, Keep(spec, stream, n_keep));
+    ASSERT_EQ(kept.size(), 8u);
+    for (int f = 7; f >= 0; --f) {
+      for (size_t i = 0; i < free[f].size() && std::cmp_less(i, each) && left > 0; ++i, --left) {
+        expected[f].push_back(free[f][i]);
       }
-      std::sort(expected.begin(), expected.end());
-      if (n_keep < 28) {
-        EXPECT_EQ(kept[static_cast<size_t>(f)], expected) << "frame " << f << " of " << n_keep;
+      std::sort(expected[f].begin(), expected[f].end());
+      // What is left over goes to the newest.
+      EXPECT_TRUE(std::includes(kept[f].begin(), kept[f].end(), expected[f].begin(), expected[f].end()))
+          << "frame " << f << " of " << n_keep;
+      if (n_keep <= 17) {
+        EXPECT_EQ(kept[static_cast<size_t>(f)], expected[f]) << "frame " << f << " of " << n_keep;
       }
-      EXPECT_TRUE(std::includes(kept[f].begin(), kept[f].end(), expected.begin(), expected.end()));
     }
   }
   // Without a picture so far, or without rows to keep of it, pictures are treated like other tokens.
   Stream unseen = stream;
   unseen.visual.clear();
+  unseen.scenes.clear();
   EXPECT_EQ(Keep(spec, unseen, 20), Keep("streaming_llm:sinks=2", stream, 20));
   EXPECT_EQ(Keep("weir:alpha=0,beta=0,sinks=2,recent=0.25,frame_rows=0", stream, 20),
             Keep("streaming_llm:sinks=2", stream, 20));

@@ -11,13 +11,16 @@
 //      question, above the head's median by more than `z` robust standard deviations (1.4826 times the median
 //      deviation, so that what stands out does not raise the bar for itself); most surprising first, `alpha` of |C| at
 //      most;
-//   3. attention saddles (Inf-MLLM 3.2): slots to which the last rows of the latest prompt attend more than `saddle`
+//   3. in streams with pictures, or with a catalyst (`saddles`; in text alone they cost more than they gain,
+//      docs/results/policies.md), attention saddles (Inf-MLLM 3.2): slots to which the last rows of the latest prompt attend more than `saddle`
 //      times as much as an average slot gets (1/n of n slots), pooled likewise (SnapKV 4), less a penalty that grows
 //      with age up to `b` (Inf-MLLM 3.3); strongest first, `beta` of |C| at most. What a model's attention sinks take
 //      is no slot's: attention is what slots have of the rest;
-//   4. after the first picture of a stream: the newest, up to `recent` of |C|, and of every older picture or frame the
-//      `frame_rows` visual tokens whose keys are least like the rest of the pot's (KeyDiff), newest pictures first. A
-//      few rows of many pictures answer more questions about the past than all rows of a few (docs/results/video.md);
+//   4. after the first picture of a stream: the newest, up to `recent` of |C|; then of what came before, scene by scene
+//      (ops/scenes.h), without what a scene's first frame showed already, tokens whose keys are least like the rest of
+//      the pot's (KeyDiff) go first: one of each of the oldest scenes, up to `first` of |C|; then the same number of
+//      every scene, as large as there is room for but at least `frame_rows`, newest scenes first. A few rows of many
+//      scenes answer more questions about the past than all rows of a few (docs/results/video.md);
 //   5. the newest.
 // Nothing predicts visual tokens, so they have no surprise and do not affect that of others. Positions are those
 // inside the pot. With a catalyst, its rows vote instead of the prompt's (InfiniPot 3.3), and from a round's question
@@ -33,14 +36,17 @@
 namespace weir {
 namespace {
 
+// 1 - cos of keys that counts as a change. What a camera repeats has 0 to 0.1 here, other pictures 0.3 to 1.3.
+constexpr float kSceneChange = 0.2f;
+
 constexpr PolicyOptionInfo kOptions[] = {
     {.key = "ratio",
-     .fallback = 0.75,
+     .fallback = 0.9375,
      .min = 0.01,
      .max = 1,
      .integral = false,
      .help = "|C|/|M|: share of the pot to keep when it is full",
-     .tune = "0.5|0.75|0.875"},
+     .tune = "0.75|0.875|0.9375"},
     {.key = "sinks",
      .fallback = 4,
      .min = 0,
@@ -55,7 +61,7 @@ constexpr PolicyOptionInfo kOptions[] = {
      .help = "share of the kept slots that surprise may claim",
      .tune = "0|0.2|0.35|0.5"},
     {.key = "z",
-     .fallback = 4,
+     .fallback = 6,
      .min = -10,
      .max = 100,
      .integral = false,
@@ -102,11 +108,19 @@ constexpr PolicyOptionInfo kOptions[] = {
      .integral = false,
      .help = "with pictures: share of the kept slots for the newest ones"},
     {.key = "frame_rows",
-     .fallback = 4,
+     .fallback = 6,
      .min = 0,
      .max = 1 << 16,
      .integral = true,
-     .help = "tokens of every older picture to keep; 0 = treat them like other tokens"},
+     .help = "tokens of every older scene to keep at least; 0 = treat them like other tokens"},
+    {.key = "first",
+     .fallback = 0.1,
+     .min = 0,
+     .max = 1,
+     .integral = false,
+     .help = "with pictures: share of the kept slots for one token of each of the oldest scenes"},
+    TextOption("saddles", "pictures", "where attention may claim slots: streams with pictures or a catalyst, or all",
+               "pictures|always"),
     TextOption("catalyst", "",
                "prompt whose attention votes instead; {question} stands for a question that is known before the text"),
     TextOption("template", "on", "end the catalyst like a user's turn of the chat template", "on|off"),
@@ -127,18 +141,25 @@ class WeirPolicy : public Policy {
         rows_(options.Int("rows")),
         recent_(options.Number("recent")),
         frame_rows_(options.Int("frame_rows")),
+        first_(options.Number("first")),
+        saddles_always_(options.Text("saddles") == "always" || !options.Text("catalyst").empty()),
         catalyst_(options.Text("catalyst")),
         template_(options.Text("template") == "on"),
         normaliser_(NormaliserOf(options.Text("nll"))) {}
   PolicyNeeds Needs() const override {
     PolicyNeeds needs;
     needs.min_slots = sinks_ + 2;
+    needs.scratch_per_slot = 28;
     if (alpha_ > 0) needs.evidence.nll = normaliser_;
     if (beta_ > 0 || frame_rows_ > 0) needs.granularity = Granularity::kPerHead;
-    if (frame_rows_ > 0) needs.evidence.visual_vector = VectorScore::kKeyDiff;
+    if (frame_rows_ > 0) {
+      needs.evidence.visual_vector = VectorScore::kKeyDiff;
+      needs.evidence.scene_change = kSceneChange;
+    }
     if (beta_ == 0) return needs;
     needs.evidence.rows = catalyst_.empty() ? EvidenceRows::kLast : EvidenceRows::kProbe;
     needs.evidence.n_last = rows_;
+    needs.evidence.with_pictures = !saddles_always_;
     if (!catalyst_.empty()) {
       needs.probe = catalyst_;
       needs.probe_in_template = template_;
@@ -164,7 +185,7 @@ class WeirPolicy : public Policy {
       }
       TakeAbove(Threshold(pooled_), view.nll, n, RoundHalfUp(alpha_ * n_keep));
     }
-    if (!view.scores.empty()) {
+    if (!view.scores.empty() && (saddles_always_ || view.n_seen_visual > 0)) {
       Pool(view.scores, kernel_, Pooling::kAvg, pooled_.data());
       const float n_rows = static_cast<float>(std::max(1, view.n_rows)) * view.row_attention;
       for (int32_t j = 0; j < n; ++j) {
@@ -172,39 +193,63 @@ class WeirPolicy : public Policy {
       }
       TakeAbove(saddle_ / static_cast<float>(std::max(1, n)), view.scores, n, RoundHalfUp(beta_ * n_keep));
     }
-    if (!view.visual.empty()) {
+    if (frame_rows_ > 0 && !view.visual.empty()) {
       picker_.TakeNewest(RoundHalfUp(recent_ * n_keep));
-      TakeOfEveryPicture(view);
+      TakeOfScenes(view, RoundHalfUp(first_ * n_keep));
     }
     picker_.Finish(keep);
   }
 
  private:
-  // Up to frame_rows_ slots of each picture, including those already taken; newest pictures first.
-  void TakeOfEveryPicture(const SlotView& view) {
-    for (int32_t end = picker_.n_slots(); end > 0 && picker_.room() > 0;) {
-      int32_t begin = end - 1, n_taken = picker_.taken(begin);
-      const SlotMeta& last = view.slots[begin];
-      if (last.modality == Modality::kText) {
-        end = begin;
-        continue;
-      }
-      while (begin > 0 && view.slots[begin - 1].modality != Modality::kText &&
-             view.slots[begin - 1].frame() == last.frame()) {
-        n_taken += picker_.taken(--begin);
-      }
-      picture_.clear();
-      for (int32_t slot = begin; slot < end; ++slot) {
-        if (!picker_.taken(slot)) picture_.push_back(slot);
-      }
-      std::sort(picture_.begin(), picture_.end(), [&](int32_t a, int32_t b) {
-        return RanksBefore({view.visual, {}}, a, b);
-      });
-      const int32_t n_more =
-          std::min({std::max(0, frame_rows_ - n_taken), picker_.room(), static_cast<int32_t>(picture_.size())});
-      for (int32_t i = 0; i < n_more; ++i) picker_.Take(picture_[i]);
-      end = begin;
+  // Slots of one scene that are not taken: left_[begin, end), the best last, so that taking it is short.
+  struct Scene {
+    int32_t begin = 0, end = 0;
+    int32_t size() const { return end - begin; }
+  };
+  // One slot of each of the oldest scenes, `n_first` in all, then equally many of each scene.
+  void TakeOfScenes(const SlotView& view, int32_t n_first) {
+    FindScenes(view);
+    for (const Scene& scene : scenes_) {
+      std::sort(left_.begin() + scene.begin, left_.begin() + scene.end,
+                [&](int32_t a, int32_t b) { return RanksBefore({view.visual, {}}, b, a); });
     }
+    for (size_t i = scenes_.size(); i > 0 && n_first > 0; --i) n_first -= TakeBestOf(&scenes_[i - 1], 1);
+    int32_t n_each = frame_rows_;
+    while (FitsAll(n_each + 1)) ++n_each;
+    for (Scene& scene : scenes_) TakeBestOf(&scene, n_each);
+  }
+  // Scenes with slots left, newest first.
+  void FindScenes(const SlotView& view) {
+    left_.clear();
+    left_.reserve(view.slots.size());
+    scenes_.clear();
+    scenes_.reserve(view.slots.size());
+    float number = 0;
+    for (int32_t slot = picker_.n_slots() - 1; slot >= 0; --slot) {
+      const float of = view.scenes[slot];
+      if (of <= 0 || picker_.taken(slot)) continue;
+      const auto at = static_cast<int32_t>(left_.size());
+      if (of != number) scenes_.push_back({at, at});
+      number = of;
+      left_.push_back(slot);
+      scenes_.back().end = at + 1;
+    }
+  }
+  // Takes up to `count` of a scene's slots while there is room; how many.
+  int32_t TakeBestOf(Scene* scene, int32_t count) {
+    const int32_t n = std::min({count, picker_.room(), scene->size()});
+    for (int32_t i = 0; i < n; ++i) picker_.Take(left_[--scene->end]);
+    return n;
+  }
+  // Whether there is room for `count` slots of every scene, and one of them has so many.
+  bool FitsAll(int32_t count) const {
+    int64_t sum = 0;
+    bool any = false;
+    for (const Scene& scene : scenes_) {
+      sum += std::min(count, scene.size());
+      any = any || scene.size() >= count;
+    }
+    return any && sum <= picker_.room();
   }
   // Median + z robust standard deviations of the finite ones among `values`.
   float Threshold(std::span<const float> values) {
@@ -240,12 +285,15 @@ class WeirPolicy : public Policy {
   const int32_t rows_;
   const double recent_;
   const int32_t frame_rows_;
+  const double first_;
+  const bool saddles_always_;
   const std::string catalyst_;
   const bool template_;
   const Normaliser normaliser_;
   SlotPicker picker_;
   std::vector<float> pooled_, sorted_;
-  std::vector<int32_t> picture_;
+  std::vector<int32_t> left_;
+  std::vector<Scene> scenes_;
 };
 
 }  // namespace

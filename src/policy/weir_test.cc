@@ -106,7 +106,7 @@ TEST(Weir, ASurprisingSpanStaysWhereverItIs) {
 // Selection after selection, until the stream has passed the pot many times over.
 TEST(Weir, ASurprisingSpanStaysAtAnyAge) {
   Rng rng(2);
-  auto policy = Make("");
+  auto policy = Make("ratio=0.75");
   Pot pot(1);
   for (int64_t seq = 1; seq < 20000; ++seq) {
     if (pot.slots.size() == 128) {
@@ -128,8 +128,8 @@ TEST(Weir, ASurprisingSpanStaysAtAnyAge) {
   std::vector<int64_t> held;
   for (const SlotMeta& slot : pot.slots) held.push_back(slot.seq);
   for (int64_t seq : {0, 1, 2, 3, 50, 51, 52}) EXPECT_TRUE(std::binary_search(held.begin(), held.end(), seq)) << seq;
-  // The only slots that may be older than the newest: sinks, and the shares of surprise and attention.
-  const int64_t n_newest = 96 - 4 - RoundHalfUp(0.35 * 96) - RoundHalfUp(0.1 * 96);
+  // The only slots that may be older than the newest: sinks, and the share of surprise.
+  const int64_t n_newest = 96 - 4 - RoundHalfUp(0.35 * 96);
   EXPECT_EQ(held[held.size() - static_cast<size_t>(n_newest)], 20000 - n_newest);
 }
 
@@ -139,7 +139,7 @@ TEST(Weir, SharesAreUsedAndNotExceeded) {
     pot.nll[slot] = static_cast<float>(100 - slot);  // the older, the more surprising, and the more attended to
     pot.scores[slot] = static_cast<float>(100 - slot);
   }
-  const std::string all = "sinks=0,kernel=1,z=-10,saddle=0,";
+  const std::string all = "sinks=0,kernel=1,z=-10,saddle=0,saddles=always,";
   for (const double alpha : {0.0, 0.1, 0.5}) {
     for (const double beta : {0.0, 0.25, 0.4}) {
       const std::string options = all + "alpha=" + std::to_string(alpha) + ",beta=" + std::to_string(beta);
@@ -168,9 +168,9 @@ TEST(Weir, ASaddleIsAboveItsBarAndThePenaltyOfItsAge) {
     pot.n_rows = 4;  // scores are sums over the rows, the threshold is for one
     std::fill(pot.scores.begin(), pot.scores.end(), 0.0f);
     pot.scores[20] = 4 * (8.0f / 64 + above);
-    EXPECT_EQ(Keeps(Select("kernel=1,saddle=8", pot, 16), 20), above > 0) << above;
+    EXPECT_EQ(Keeps(Select("kernel=1,saddle=8,saddles=always", pot, 16), 20), above > 0) << above;
     pot.scores[20] += 4 * 0.5f * 43 / 64;  // 43 newer slots; every number here is exact
-    EXPECT_EQ(Keeps(Select("kernel=1,saddle=8,b=0.5", pot, 16), 20), above > 0) << above;
+    EXPECT_EQ(Keeps(Select("kernel=1,saddle=8,b=0.5,saddles=always", pot, 16), 20), above > 0) << above;
   }
 }
 
@@ -183,9 +183,56 @@ TEST(Weir, ASaddleIsOneAmongTheSlots) {
     SlotView view = pot.View();
     view.row_attention = 0.25f;
     KeepSet keep;
-    Make("kernel=1,saddle=8,b=0.5")->Select(view, 16, &keep);
+    Make("kernel=1,saddle=8,b=0.5,saddles=always")->Select(view, 16, &keep);
     EXPECT_EQ(Keeps(keep, 20), above > 0) << above;
   }
+}
+
+TEST(Weir, TextAloneHasNoSaddlesUnlessACatalystVotes) {
+  Pot pot(64);
+  std::fill(pot.scores.begin(), pot.scores.end(), 0.0f);
+  pot.scores[20] = 0.5f;
+  EXPECT_FALSE(Keeps(Select("kernel=1", pot, 16), 20));
+  EXPECT_TRUE(Keeps(Select("kernel=1,catalyst=\"What now?\"", pot, 16), 20));
+  SlotView view = pot.View();
+  view.n_seen_visual = 16;  // long gone
+  KeepSet keep;
+  Make("kernel=1")->Select(view, 16, &keep);
+  EXPECT_TRUE(Keeps(keep, 20));
+}
+
+// Three scenes of four slots with text behind them; the middle one's second frame repeats its first but for one slot.
+TEST(Weir, ScenesShareTheRoom) {
+  Pot pot(40);
+  std::vector<float> scenes(40), visual(40);
+  const auto show = [&](int32_t begin, int32_t n, float scene) {
+    for (int32_t i = 0; i < n; ++i) {
+      pot.slots[begin + i].modality = Modality::kVideo;
+      pot.slots[begin + i].row = static_cast<uint16_t>(i);
+      scenes[begin + i] = scene;
+      visual[begin + i] = static_cast<float>(-i);  // the earlier, the better
+    }
+  };
+  show(10, 4, 1);
+  show(14, 4, 2);
+  show(18, 4, -2);
+  scenes[20] = 2;
+  show(22, 4, 3);
+  SlotView view = pot.View();
+  view.scenes = scenes;
+  view.visual = visual;
+  view.n_seen_visual = 16;
+  const auto select = [&](const std::string& options, int32_t n_keep) {
+    KeepSet keep;
+    Make("sinks=0,alpha=0,beta=0,recent=0," + options)->Select(view, n_keep, &keep);
+    return keep;
+  };
+  EXPECT_EQ(select("frame_rows=1,first=0", 7), (KeepSet{10, 11, 14, 15, 22, 23, 39})) << "two of each fit";
+  EXPECT_EQ(select("frame_rows=1,first=0", 6), (KeepSet{10, 14, 22, 37, 38, 39})) << "one of each, then the newest";
+  EXPECT_EQ(select("frame_rows=3,first=0", 6), (KeepSet{14, 15, 22, 23, 24, 39})) << "at least three of the newest";
+  EXPECT_EQ(select("frame_rows=3,first=0.25", 6), (KeepSet{10, 14, 22, 23, 24, 39})) << "the two oldest keep one first";
+  EXPECT_EQ(select("frame_rows=9,first=0", 14), (KeepSet{10, 11, 12, 13, 14, 15, 16, 17, 20, 22, 23, 24, 25, 39}));
+  EXPECT_EQ(select("frame_rows=0", 6), (KeepSet{34, 35, 36, 37, 38, 39}));
 }
 
 TEST(Weir, ASpanCountsNotALoneToken) {
@@ -194,7 +241,7 @@ TEST(Weir, ASpanCountsNotALoneToken) {
   for (int32_t slot = 0; slot < 100; ++slot) pot.nll[slot] = slot % 2 == 0 ? 1 : 3;
   std::fill(pot.nll.begin() + 10, pot.nll.begin() + 15, 6.0f);
   pot.nll[30] = 10;
-  const KeepSet keep = Select("beta=0,alpha=0.1", pot, 40);
+  const KeepSet keep = Select("beta=0,alpha=0.1,z=4", pot, 40);
   for (int32_t slot = 11; slot < 14; ++slot) EXPECT_TRUE(Keeps(keep, slot)) << slot;
   EXPECT_FALSE(Keeps(keep, 30));
 }
@@ -206,7 +253,7 @@ TEST(Weir, OfEqualMeansTheSpikeItselfStays) {
   std::fill(pot.scores.begin(), pot.scores.end(), 0.0f);
   pot.nll[20] = 12;
   pot.scores[30] = 0.75f;
-  const KeepSet keep = Select("sinks=0,kernel=3,alpha=0.025,beta=0.025", pot, 40);
+  const KeepSet keep = Select("sinks=0,kernel=3,alpha=0.025,beta=0.025,saddles=always", pot, 40);
   KeepSet expected = HeadAndTail(100, 2, 40);
   expected[0] = 20;
   expected[1] = 30;
@@ -225,6 +272,10 @@ TEST(Weir, AsksForWhatItUses) {
   EXPECT_EQ(Make("beta=0")->Needs().evidence.visual_vector, VectorScore::kKeyDiff);
   EXPECT_EQ(Make("beta=0")->Needs().granularity, Granularity::kPerHead);
   EXPECT_EQ(Make("beta=0,frame_rows=0")->Needs().evidence.visual_vector, VectorScore::kNone);
+  EXPECT_TRUE(both.evidence.with_pictures);
+  EXPECT_FALSE(Make("saddles=always")->Needs().evidence.with_pictures);
+  EXPECT_GT(both.evidence.scene_change, 0);
+  EXPECT_EQ(Make("frame_rows=0")->Needs().evidence.scene_change, 0);
   EXPECT_EQ(Make("beta=0,frame_rows=0")->Needs().granularity, Granularity::kGlobal);
   const PolicyNeeds probed = Make("catalyst=\"What now?\",rows=7")->Needs();
   EXPECT_EQ(probed.evidence.rows, EvidenceRows::kProbe);

@@ -11,6 +11,8 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <map>
 #include <numeric>
 #include <set>
 #include <thread>
@@ -18,6 +20,7 @@
 #include "chat/probe.h"
 #include "engine/frame_feed.h"
 #include "engine/loaded_encoder.h"
+#include "ops/scenes.h"
 #include "support/build_paths.h"
 #include "support/golden.h"
 #include "support/pictures.h"
@@ -217,10 +220,10 @@ TEST(Pair, NoveltyIsTakenFromTheStoredKeys) {
   }
 }
 
-// The rows of older frames that weir keeps, worked out once more from the keys that the pot held; a stream that is
+// The rows of older scenes that weir keeps, worked out once more from the keys that the pot held; a stream that is
 // restored to a time before its first picture has no such statistic again.
 TEST(Pair, WeirRanksRowsByTheStoredKeys) {
-  Pair pair = MakePair("weir:alpha=0,beta=0,sinks=2,recent=0.5,frame_rows=4,ratio=0.5", 128, Room(8, 8));
+  Pair pair = MakePair("weir:alpha=0,beta=0,sinks=2,recent=0.5,first=0,frame_rows=4,ratio=0.5", 128, Room(8, 8));
   Session& session = *pair.session;
   const std::vector<int32_t> before = {9, 8, 7}, after(25, 12), last = {3};
   ASSERT_TRUE(session.Append(before).ok());
@@ -246,13 +249,27 @@ TEST(Pair, WeirRanksRowsByTheStoredKeys) {
     }
     std::set<int64_t> keep = {0, 1};
     for (int64_t s = 127; s > 127 - 32; --s) keep.insert(s);  // half of 64: the text and 7 of the last frame
-    for (int64_t frame = 2; frame >= 0; --frame) {
-      std::vector<std::pair<double, int64_t>> alike;
-      for (int64_t s = 3 + 25 * frame; s < 3 + 25 * (frame + 1); ++s) {
-        alike.emplace_back(std::inner_product(unit[s].begin(), unit[s].end(), mean.begin(), 0.0), s);
-      }
-      std::sort(alike.begin(), alike.end());
-      for (size_t i = 0; i < 4; ++i) keep.insert(alike[i].second);
+    std::vector<int32_t> places(128, kNotInScene);
+    for (int32_t s = 3; s < 103; ++s) places[s] = (s - 3) % 25 + ((s - 3) % 25 == 0 ? kBeginsFrame : 0);
+    std::vector<float> scene(128);
+    ref::Scenes({reinterpret_cast<const uint8_t*>(keys), DType::kF32, 128, shape.head_dim, 0.2f, places.data(),
+                 scene.data()});
+    std::map<float, std::vector<std::pair<double, int64_t>>, std::greater<>> alike;  // newest scene first
+    for (int64_t s = 3; s < 103; ++s) {
+      if (scene[s] <= 0 || keep.contains(s)) continue;
+      alike[scene[s]].emplace_back(std::inner_product(unit[s].begin(), unit[s].end(), mean.begin(), 0.0), s);
+    }
+    const size_t room = 64 - keep.size();
+    size_t each = 4;
+    const auto taken = [&](size_t n) {
+      size_t sum = 0;
+      for (const auto& [number, rows] : alike) sum += std::min(n, rows.size());
+      return sum;
+    };
+    while (each < 25 && taken(each + 1) <= room) ++each;
+    for (auto& [number, rows] : alike) {
+      std::sort(rows.begin(), rows.end());
+      for (size_t i = 0; i < std::min(each, rows.size()) && keep.size() < 64; ++i) keep.insert(rows[i].second);
     }
     for (int64_t s = 127; keep.size() < 64; --s) keep.insert(s);
     expected.emplace_back(keep.begin(), keep.end());

@@ -61,7 +61,7 @@ std::unique_ptr<Policy> MakePolicy(const json& c) {
 // One group of a round, as the engine would show it.
 struct Group {
   std::vector<SlotMeta> slots;
-  std::vector<float> scores, nll, novelty, visual;
+  std::vector<float> scores, nll, novelty, visual, scenes;
   SlotView view;
 
   Group(const json& c, const json& step, size_t group, const PolicyNeeds& needs) {
@@ -88,6 +88,7 @@ struct Group {
     if (needs.evidence.scores()) scores = floats(step["scores"][group]);
     if (needs.evidence.recent_frames > 0) novelty = floats(step["novelty"][group]);
     if (step.contains("visual")) visual = floats(step["visual"][group]);
+    if (step.contains("scenes")) scenes = floats(step["scenes"][group]);
     view.group = static_cast<int32_t>(group);
     view.n_layers = 1;
     view.n_kv_heads = c["n_kv_heads"];
@@ -102,11 +103,13 @@ struct Group {
       view.n_seen = step["n_seen"];
       view.n_seen_visual = step["n_seen_visual"];
     }
+    if (step.contains("scenes")) view.n_seen_visual = 1;  // what matters is that there were any
     view.slots = slots;
     view.scores = scores;
     view.nll = nll;
     view.novelty = novelty;
     view.visual = visual;
+    view.scenes = scenes;
   }
 };
 

@@ -182,7 +182,9 @@ TEST_F(PolicyReal, SelectionsCanBeMadeAgain) {
         {"b", 0},
         {"rows", 32},
         {"recent", 0.3},
-        {"frame_rows", 4}}},
+        {"frame_rows", 4},
+        {"first", 0.1},
+        {"saddles", "always"}}},
       {"weir",
        {{"sinks", 0},
         {"alpha", 0.2},
@@ -193,7 +195,9 @@ TEST_F(PolicyReal, SelectionsCanBeMadeAgain) {
         {"b", 0.01},
         {"rows", 16},
         {"recent", 0.5},
-        {"frame_rows", 0}}},
+        {"frame_rows", 0},
+        {"first", 0},
+        {"saddles", "always"}}},
   };
   for (const auto& [name, wanted] : plans) {
     std::string text = name;

@@ -369,7 +369,7 @@ std::vector<Case> Cases() {
                            "streaming_llm:step=1",
                            "tova:step=1",
                            "weir:alpha=0",
-                           "weir:alpha=1,z=-10,beta=1,saddle=0",
+                           "weir:alpha=1,z=-10,beta=1,saddle=0,saddles=always",
                            "weir:beta=0",
                            "weir:b=0.5,catalyst=\"What now?\",kernel=1"}) {
     out.push_back({spec, DType::kF16, "llama"});

@@ -4,6 +4,7 @@
 
 #include "gpu/devices.h"
 #include "ops/frame_novelty.h"
+#include "ops/scenes.h"
 #include "ops/kv_slots.h"
 
 namespace weir::testing {
@@ -129,6 +130,34 @@ TEST_P(SlotsTest, NoveltyOfFrames) {
         ASSERT_NEAR(got[s], expected[s], 2e-6) << InfoOf(type).name << ", slot " << s << " of " << n_slots;
       }
     }
+  }
+}
+
+TEST_P(SlotsTest, ScenesOfFrames) {
+  for (const auto& [type, dim, n_slots] :
+       {std::tuple{DType::kF16, 32, 24}, {DType::kF32, 72, 205}, {DType::kQ8_0, 96, 131}, {DType::kF16, 512, 11}}) {
+    std::vector<float> x = cpu::Normals(rng_, n_slots * dim);
+    std::vector<int32_t> places(static_cast<size_t>(n_slots));
+    // Frames of seven slots with places of their own or of the frame before, which some repeat.
+    for (int32_t s = 0; s < n_slots; ++s) {
+      places[s] = s % 7 * 3 + s / 21 % 2 + (s % 7 == 0 ? kBeginsFrame : 0);
+      if (s >= 7 && s / 7 % 3 != 0 && s % 7 < 5) std::copy_n(&x[(s - 7) * dim], dim, &x[s * dim]);
+    }
+    for (int32_t s = 0; s < n_slots; s += 23) places[s] = kNotInScene;
+    for (int32_t s = 1; s < n_slots; ++s) {
+      if (places[s - 1] == kNotInScene && places[s] < kBeginsFrame) places[s] += kBeginsFrame;
+    }
+    std::fill_n(&x[3 * dim], dim, 0.0f);
+    std::vector<uint8_t> slots(static_cast<size_t>(n_slots * SlotBytes(type, dim)));
+    ref::StoreSlots({x.data(), dim, n_slots, dim, type, slots.data(), 0});
+    std::vector<float> expected(static_cast<size_t>(n_slots));
+    float* out = Poisoned(n_slots, Access::kShared);
+    ref_->Scenes(std::vector<ScenesArgs>{{slots.data(), type, n_slots, dim, 0.5f, places.data(), expected.data()}});
+    backend_->Scenes(
+        std::vector<ScenesArgs>{{Put(slots), type, n_slots, dim, 0.5f, Put(places, Access::kShared), out}});
+    EXPECT_EQ(Get(out, n_slots), expected) << InfoOf(type).name;
+    EXPECT_GT(*std::max_element(expected.begin(), expected.end()), 1);
+    EXPECT_LT(*std::min_element(expected.begin(), expected.end()), 0);
   }
 }
 

@@ -34,7 +34,7 @@ PLANS = [
     (
         "weir",
         {"sinks": 4, "alpha": 0.35, "z": 2, "beta": 0.1, "saddle": 8, "kernel": 5, "b": 0, "rows": 32}
-        | {"recent": 0.3, "frame_rows": 4},
+        | {"recent": 0.3, "frame_rows": 4, "first": 0.1, "saddles": "always"},
     ),
 ]
 WITH_PICTURES = [
@@ -100,6 +100,8 @@ class Referenced(weir.Policy):
             step["novelty"] = [view.novelty.tolist() for view in views]
         if views[0].visual is not None:
             step["visual"] = [view.visual.tolist() for view in views]
+        if views[0].scenes is not None:
+            step["scenes"] = [view.scenes.tolist() for view in views]
         case = {
             "policy": self.method,
             "name": self.method,

@@ -37,6 +37,8 @@ A round:
                  is the same from the rounded ones.
     novelty,     [n_groups][n_slots] the second statistic that the policy ranks in a stream with pictures (`SECOND` in
     visual       tools/reference/contract.py)
+    scenes       [n_groups][n_slots] if the policy ranks by scenes (`SCENES`), in streams with pictures: 0 for text, else the
+                 number of the scene, negative for what its first frame showed as well
     keep         [n_groups][...] the slots that must stay, ascending
 
 A group is the whole cache, a layer or a KV head. What a policy's options mean, what its groups and inputs are, and
@@ -228,6 +230,22 @@ def second_scores(policy, slots, kind, rng):
     return [[x if frame >= 0 else 0 for x, frame in zip(row, group["frame"])] for row, group in zip(rows, slots)]
 
 
+def scenes_of(slots, rng):
+    """Frames that begin a scene, or repeat much of the one that did."""
+    out = []
+    for group in slots:
+        scene, last, row = 0, -1, []
+        for frame in group["frame"]:
+            if frame >= 0 and frame != last:
+                begins = scene == 0 or rng.rand() < 0.5
+                scene += begins
+                last = frame
+            repeats = frame >= 0 and not begins and rng.rand() < 0.6
+            row.append(0 if frame < 0 else -scene if repeats else scene)
+        out.append(row)
+    return out
+
+
 def written_scores(case, step, scores, keep):
     """Scores as stored, or None if they do not choose the same slots. Rounds the second statistic, too."""
     policy = replay.reference(case)
@@ -258,6 +276,8 @@ def make_round(case, pot, n_keep, kind, level, n_new, before, rng):
     slots = replay.round_of(case, step).slots
     if policy.SECOND and pot.vision is not None and policy.SECOND not in step:
         step[policy.SECOND] = second_scores(policy, slots, kind, rng)
+    if policy.SCENES and pot.vision is not None:
+        step["scenes"] = scenes_of(slots, rng)
     if scores is None and policy.SCORES:
         scores = [np.array(scores_of(rng, kind, len(group["seq"]))) for group in slots]
         if policy.NEGATIVE:

@@ -356,19 +356,36 @@ def check_weir():
     noise = RNG.randint(0, 4096, (1, n)) / 4096
     for alpha in (0.0, 0.1, 0.5, 1.0):
         for beta in (0.0, 0.1, 0.5):
-            kept = weir.keep(noise, noise, n_keep, alpha=alpha, beta=beta, z=0.0, saddle=1.0)[0]
+            kept = weir.keep(noise, noise, n_keep, alpha=alpha, beta=beta, z=0.0, saddle=1.0, saddles="always")[0]
             cap = common.round_half_up(alpha * n_keep) + common.round_half_up(beta * n_keep)
             expect(len(set(kept) - set(newest)) <= cap, "shares are not exceeded")
             expect(kept[-1] == n - 1 and kept[:4] == newest[:4], "sinks and the newest slot stay")
     for above in (-(2**-10), 0, 2**-10):
         spike = np.zeros((1, 64))
         spike[0, 20] = 0.125 + above  # 8 / 64
-        kept = weir.keep(spike, flat[:, :64], 16, saddle=8.0, kernel=1)[0]
+        kept = weir.keep(spike, flat[:, :64], 16, saddle=8.0, kernel=1, saddles="always")[0]
         expect_equal(20 in kept, above > 0, "a saddle is above its bar")
         aged = spike + 0.5 * 43 / 64  # its age penalty at b = 0.5
         aged[0, :20] = aged[0, 21:] = 0
-        kept = weir.keep(aged, flat[:, :64], 16, saddle=8.0, kernel=1, b=0.5)[0]
+        kept = weir.keep(aged, flat[:, :64], 16, saddle=8.0, kernel=1, b=0.5, saddles="always")[0]
         expect_equal(20 in kept, above > 0, "a saddle is above its bar and the penalty of its age")
+    kept = weir.keep(spike, flat[:, :64], 16, saddle=8.0, kernel=1)[0]
+    expect(20 not in kept, "text alone has no saddles")
+    # Two scenes of four slots each; what the first frame of the older one showed is repeated by slots 8 to 11.
+    scenes = [[0] * 4 + [1] * 4 + [-1] * 4 + [2] * 4 + [0] * 8]
+    visual = np.array([[0.0] * 4 + [4, 3, 2, 1] * 3 + [0.0] * 8])
+    frames = np.where(np.array(scenes) == 0, -1, np.abs(scenes))
+    even = dict(frames=frames, visual=visual, scenes=scenes, beta=0.0, alpha=0.0, sinks=0, recent=0.0)
+    row = np.zeros((1, 24))
+    for least, n_keep, want in (
+        (1, 5, [4, 5, 12, 13, 23]),  # room for two of each
+        (3, 5, [4, 12, 13, 14, 23]),  # at least three, of the newest first
+        (1, 11, [*range(4, 8), *range(12, 16), 21, 22, 23]),
+    ):
+        kept = weir.keep(row, row, n_keep, frame_rows=least, first=0.0, **even)
+        expect_equal(kept, [want], "scenes share what room there is")
+    kept = weir.keep(row, row, 4, frame_rows=4, first=0.25, **even)
+    expect_equal(kept, [[4, 12, 13, 23]], "the oldest scene keeps one")
     attention = softmax_rows(4, 6, 30)
     expect(np.allclose(weir.scores(attention, 2, 4), snapkv.scores(attention, 2, 4) / 4), "SnapKV's votes, as a mean")
     expect(np.array_equal(weir.scores(attention, 2, 9), weir.scores(attention, 2, 6)), "no more rows than there are")

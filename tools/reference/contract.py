@@ -81,6 +81,7 @@ class Policy:
     VISION = "never"  # streams of golden cases hold pictures: "never", "always", or "too": some cases besides
     SECOND = None  # name of a second statistic, of slots in streams with pictures
     SECOND_OF_TEXT = True  # false: it is 0 for text
+    SCENES = False  # also ranks by scenes, in streams with pictures
     NEGATIVE = False  # scores are never above 0
     ROUNDED = False  # scores are not multiples of UNIT; they are stored as binary32 values
     SPANS = False  # the rule uses spans of surprising tokens

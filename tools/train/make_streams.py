@@ -3,8 +3,8 @@
 """Writes held-out streams of the world in formats that any program can read, as input for evaluations.
 
     tools/train/make_streams.py OUT [--streams 1] [--clips 300] [--frames 2] [--rounds 1] [--kinds 1,1,1,1] [--seed 1]
-                                [--horizon N] [--asides N --every CLIPS --first CLIPS] [--unnamed]
-                                [--data FOLDER]
+                                [--horizon N] [--speed 7-10] [--size 1] [--asides N --every CLIPS --first CLIPS]
+                                [--unnamed] [--data FOLDER]
 
 OUT/STREAM/CLIP.FRAME.ppm are the frames (64 x 64, binary PPM), OUT/streams.jsonl has one round per line, in order:
   stream, clip      numbers from 0; number: the clip's name in texts, -1 if it has none
@@ -68,12 +68,24 @@ def write_stream(out, stream, args, mix, digits, lines):
             lines.write(json.dumps(dict(line, aside=True) if aside else line) + "\n")
 
 
+def span(number):
+    """A type for argparse: `3` or `1-12` as (least, most)."""
+
+    def parse(text):
+        least, _, most = text.partition("-")
+        return number(least), number(most or least)
+
+    return parse
+
+
 def main(argv=None):
     parser = argparse.ArgumentParser(description="Writes held-out streams of the world as pictures and rounds.")
     parser.add_argument("out", type=Path)
     parser.add_argument("--streams", type=int, default=1)
     parser.add_argument("--clips", type=int, default=300, help="of a stream")
-    parser.add_argument("--frames", type=int, default=2, help="of a clip")
+    parser.add_argument("--frames", type=span(int), default=(2, 2), help="of a clip: a number, or a range such as 1-12")
+    parser.add_argument("--speed", type=span(float), default=world.Mix.speed, help="pixels a frame of what moves: a range")
+    parser.add_argument("--size", type=float, default=1.0, help="of what is shown, as a multiple of the usual size")
     parser.add_argument("--rounds", type=int, default=1, help="of a clip")
     parser.add_argument("--kinds", default="1,1,1,1", help="weights of " + ", ".join(world.KINDS))
     parser.add_argument(
@@ -95,7 +107,9 @@ def main(argv=None):
     args = parser.parse_args(argv)
     mix = world.Mix(
         clips=(args.clips,) * 2,
-        frames=(args.frames,) * 2,
+        frames=args.frames,
+        speed=args.speed,
+        size=args.size,
         rounds=(args.rounds,) * 2,
         numbered=0.0 if args.unnamed else 1.0,
         first=1,

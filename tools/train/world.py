@@ -135,6 +135,8 @@ class Mix:
         0,
     )  # additional recall rounds at the end, about all clips: if questions come as often as facts, those
     # left to ask are about clips just past, and nothing is learned about the distant ones
+    speed: tuple = (7.0, 10.0)  # pixels from frame to frame, of what moves
+    size: float = 1.0  # of the things shown, as a multiple of what models are trained on
     told: bool = False  # recall rounds ask about facts in the text; with frames=(0, 0) there is only text
 
 
@@ -165,7 +167,7 @@ def make_scene(rng, mix, moves):
             shape, tint = SHAPES[s], COLOURS[c]
             facts.update({f"colour of {shape}": tint, f"shape of {tint}": shape, f"side {side}": shape})
             x, y = (16 if side == "left" else 48) + rng.uniform(-2.5, 2.5), 32 + rng.uniform(-12, 12)
-            scene.objects.append((tint, shape, x, y, rng.uniform(10.5, 13.5)))
+            scene.objects.append((tint, shape, x, y, mix.size * rng.uniform(10.5, 13.5)))
         return scene
     facts["colour"] = colour
     if subject == "shape":
@@ -176,7 +178,7 @@ def make_scene(rng, mix, moves):
             for i in rng.permutation(4)[:n]:
                 x, y = corners[i]
                 x, y = x + rng.uniform(-4, 4), y + rng.uniform(-4, 4)
-                scene.objects.append((colour, facts["shape"], x, y, rng.uniform(9.5, 12.5)))
+                scene.objects.append((colour, facts["shape"], x, y, mix.size * rng.uniform(9.5, 12.5)))
             return scene
         thing = facts["shape"]
     else:
@@ -187,7 +189,7 @@ def make_scene(rng, mix, moves):
     else:
         facts["place"] = _choose(rng, PLACES)
         x, y = _near(rng, facts["place"])
-        size = rng.uniform(11, 15) if subject == "shape" else int(rng.integers(3, 5))
+        size = mix.size * rng.uniform(11, 15) if subject == "shape" else int(rng.integers(3, 5))
         if moves:
             facts["motion"] = _choose(rng, MOTIONS)
     scene.objects.append((colour, thing, x, y, size))
@@ -206,12 +208,12 @@ def _paint(scene, image, shift, tints, split, digits, rng_state):
             draw.paint_mask(image, font.text_mask(thing, size), tint, x, y)
 
 
-def render(scene, n_frames, rng, split="train", digits=None):
+def render(scene, n_frames, rng, split="train", digits=None, speed=Mix.speed):
     """[n_frames, 64, 64, 3] uint8. The last frame has everything at the positions of the facts; motion ends there."""
     background = draw.ground(scene.ground, rng)
     tints = [np.clip(np.asarray(draw.COLOURS[o[0]]) + rng.uniform(-9, 9, 3), 0, 255) for o in scene.objects]
     step = np.asarray(_STEP[scene.facts.get("motion", "nowhere")], dtype=np.float32)
-    length, state = rng.uniform(7, 10), int(rng.integers(1 << 31))
+    length, state = rng.uniform(*speed), int(rng.integers(1 << 31))
     frames = np.empty((n_frames, draw.SIZE, draw.SIZE, 3), dtype=np.uint8)
     for i in range(n_frames):
         image = background.copy()
@@ -379,7 +381,8 @@ def stream_clips(split, seed, index, mix, digits=None, story=None):
     for i in range(n_clips):
         n_frames = int(rng.integers(mix.frames[0], mix.frames[1] + 1))
         scene = make_scene(rng, mix, moves=n_frames > 1)
-        clip = Clip((first + i) % N_NUMBERS if numbered else -1, scene, render(scene, n_frames, rng, split, digits), [])
+        frames = render(scene, n_frames, rng, split, digits, mix.speed)
+        clip = Clip((first + i) % N_NUMBERS if numbered else -1, scene, frames, [])
         story.clips.append(Clip(clip.number, scene, None, None))
         for _ in range(int(rng.integers(mix.rounds[0], mix.rounds[1] + 1))):
             asked = story.ask(rng, _choose(rng, KINDS, kinds)) or story.ask(rng, "present")

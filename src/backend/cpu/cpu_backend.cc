@@ -77,6 +77,9 @@ class CpuBackend final : public Backend {
     cpu::AttentionWithScores(args, scores, pool_);
   }
   void VectorScores(std::span<const VectorScoresArgs> args) override { cpu::VectorScores(args, pool_); }
+  void Scenes(std::span<const ScenesArgs> args) override {
+    pool_.For(std::ssize(args), [&](int64_t i, int) { ref::Scenes(args[i]); });
+  }
   float LogSumExp(const float* logits, int64_t n) override { return cpu::LogSumExp(logits, n); }
 
   int64_t MatMulScratchBytes(int64_t max_rows, int64_t max_in) const override {

@@ -8,6 +8,7 @@
 #include "backend/cuda/elementwise.h"
 #include "backend/cuda/experts.h"
 #include "backend/cuda/frame_novelty.h"
+#include "backend/cuda/scenes.h"
 #include "backend/cuda/full_attention.h"
 #include "backend/cuda/kv_slots.h"
 #include "backend/cuda/matmul.h"
@@ -83,7 +84,7 @@ class DeviceBackend final : public Backend {
     WEIR_GPU::AttentionWithScores(*device_, args, scores);
   }
   void VectorScores(std::span<const VectorScoresArgs> args) override { WEIR_GPU::VectorScores(*device_, args); }
-
+  void Scenes(std::span<const ScenesArgs> args) override { WEIR_GPU::Scenes(*device_, args); }
   void FrameNovelty(const FrameNoveltyArgs& args) override { WEIR_GPU::FrameNovelty(*device_, args); }
   void FullAttention(const FullAttentionArgs& args) override { WEIR_GPU::FullAttention(*device_, args); }
   void FullAttentionWeights(const FullAttentionWeightsArgs& args) override {

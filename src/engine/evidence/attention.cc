@@ -51,6 +51,7 @@ class AttentionEvidence : public EvidenceKind {
  private:
   bool Votes(const SessionCore& core, const Chunk& chunk, const BatchItem& item) {
     if (item.reads != nullptr) return false;
+    if (declared_.with_pictures && core.stream.n_seen_visual() == 0) return false;
     if (declared_.rows == EvidenceRows::kLast) return LastRowsVote(core, chunk);
     call_.accumulate = true;
     // A word that ends a frame is read after the frame and asks nothing of it.

@@ -2,9 +2,10 @@
 """Weir's own policy: the newest tokens, unless something stands out.
 
 Keep-set per KV head. Of n_keep slots, in this order: pinned ones, the newest one, the first `sinks`; spans that
-surprised the model (at most round(alpha * n_keep)); slots that the prompt's last rows attend to (at most
-round(beta * n_keep)); once the stream has held a picture, the newest round(recent * n_keep) and `frame_rows` slots of
-every picture, newest pictures first, best by keydiff.scores; the newest. Definitions:
+surprised the model (at most round(alpha * n_keep)); once the stream has held a picture, or with saddles=always, slots
+that the prompt's last rows attend to (at most round(beta * n_keep)); once it has, the newest round(recent * n_keep), one
+slot of each of the oldest scenes, round(first * n_keep) in all, and equally many of every scene, as many as there is
+room for but at least `frame_rows`, newest scenes first, best by keydiff.scores; the newest. Definitions:
 
     surprise   N_j = mean of -log P over the `kernel` neighbours of slot j;  N_j > m + z * 1.4826 * d,
                m = median of N, d = median of |N - m|
@@ -19,7 +20,7 @@ Choices:
 - A share of zero ignores its statistic.
 - If there are fewer than `rows` rows, all are used.
 - Visual slots are never surprising and are excluded from medians.
-- A picture is a run of slots with the same frame. Its slots that are kept for another reason count in its frame_rows.
+- Slots that are kept for another reason are no longer their scene's. What a scene's first frame showed is not taken.
 """
 
 import numpy as np
@@ -48,19 +49,17 @@ def standing_out(pooled, unpooled, bar, taken, share):
     return [slot for slot in common.ranked(pooled, unpooled) if pooled[slot] > bar and slot not in taken][:share]
 
 
-def of_every_picture(visual, frames, taken, frame_rows):
-    """Slots of pictures in the order in which they are taken: newest pictures first, in each the best."""
-    out, end = [], len(frames)
-    while end > 0:
-        begin = end - 1
-        while begin > 0 and frames[begin - 1] == frames[end - 1]:
-            begin -= 1
-        if frames[begin] >= 0:
-            picture = range(begin, end)
-            free = [slot for slot in common.ranked(np.asarray(visual)) if slot in picture and slot not in taken]
-            out += free[: max(0, frame_rows - sum(slot in taken for slot in picture))]
-        end = begin
-    return out
+def of_every_scene(visual, scenes, taken, room, n_first, least):
+    """Slots of scenes in the order in which they are taken."""
+    left = {}
+    for slot in common.ranked(np.asarray(visual)):
+        if scenes[slot] > 0 and slot not in taken:
+            left.setdefault(scenes[slot], []).append(slot)
+    first = [left[number].pop(0) for number in sorted(left)[:n_first]][:room]
+    most = max(map(len, left.values()), default=0)
+    fits = [n for n in range(least + 1, most + 1) if sum(min(n, len(of)) for of in left.values()) <= room - len(first)]
+    each = max(fits, default=least)
+    return first + [slot for number in sorted(left, reverse=True) for slot in left[number][:each]]
 
 
 def keep(
@@ -70,52 +69,57 @@ def keep(
     pinned=None,
     sinks=4,
     alpha=0.35,
-    z=4.0,
+    z=6.0,
     beta=0.1,
     saddle=8.0,
     kernel=5,
     b=0.0,
     recent=0.3,
-    frame_rows=4,
+    frame_rows=6,
+    first=0.1,
+    saddles="pictures",
     frames=None,
     visual=None,
+    scenes=None,
 ):
-    """frames: [n_groups][n_slots], -1 for text; visual: keydiff.scores of all slots; None: a stream without
-    pictures."""
+    """frames: [n_groups][n_slots], -1 for text; visual: keydiff.scores of all slots, scenes: their numbers as in
+    src/ops/scenes.h; None: a stream without pictures."""
     out = []
     for group, (row, surprise, pins) in enumerate(zip(u, nll, common.per_group(pinned, len(u)))):
         row, surprise = np.asarray(row), np.asarray(surprise)
         n = len(row)
-        newest, first = common.newest(n, 1), common.oldest(n, sinks)
-        taken = {*common.pinned_slots(pins), *newest, *first}
-        novel, saddles = [], []
+        newest, oldest = common.newest(n, 1), common.oldest(n, sinks)
+        taken = {*common.pinned_slots(pins), *newest, *oldest}
+        novel, attended = [], []
         if alpha > 0:
             pooled = common.pool(surprise, kernel, "avg")
             if frames is not None:
                 pooled[np.asarray(frames[group]) >= 0] = -np.inf
             novel = standing_out(pooled, surprise, surprise_bar(pooled, z), taken, common.round_half_up(alpha * n_keep))
             taken |= set(novel)
-        if beta > 0:
+        if beta > 0 and (saddles == "always" or visual is not None):
             real = row.dtype.type
             penalty = real(b) * np.arange(n - 1, -1, -1).astype(real) / real(n)
-            saddles = standing_out(
+            attended = standing_out(
                 common.pool(row, kernel, "avg") - penalty,
                 row,
                 real(saddle) / real(n),
                 taken,
                 common.round_half_up(beta * n_keep),
             )
-        tiers = [newest, first, novel, saddles]
+        tiers = [newest, oldest, novel, attended]
         if visual is not None and frame_rows > 0:
             tiers.append(common.newest(n, common.round_half_up(recent * n_keep)))
             before = common.take(n_keep, pins, *tiers)
-            tiers.append(of_every_picture(visual[group], frames[group], before, frame_rows))
+            n_first = common.round_half_up(first * n_keep)
+            room = n_keep - len(before)
+            tiers.append(of_every_scene(visual[group], scenes[group], before, room, n_first, frame_rows))
         out.append(common.fill(n, n_keep, pins, *tiers, common.newest(n, n)))
     return out
 
 
 class Reference(contract.Policy):
-    NLL, VISION, SECOND, SPANS = True, "too", "visual", True
+    NLL, VISION, SECOND, SCENES, SPANS = True, "too", "visual", True, True
 
     def options(self, draw):
         return {
@@ -129,6 +133,8 @@ class Reference(contract.Policy):
             "rows": draw.pick(1, 2, 4, 32),
             "recent": draw.pick(0.0, 0.3, 0.3, 0.5),
             "frame_rows": draw.pick(0, 1, 2, 2, 3, 4),
+            "first": draw.pick(0.0, 0.1, 0.25, 0.5),
+            "saddles": draw.pick("always", "always", "pictures"),
         }
 
     def fixed(self, options):
@@ -148,8 +154,11 @@ class Reference(contract.Policy):
             r.n_keep,
             r.pinned,
             *(o[name] for name in ("sinks", "alpha", "z", "beta", "saddle", "kernel", "b", "recent", "frame_rows")),
+            first=o["first"],
+            saddles=o["saddles"],
             frames=r.column("frame") if seen else None,
             visual=r.rows("visual") if seen else None,
+            scenes=r.rows("scenes") if seen else None,
         )
 
     def stable(self, r, scores, keep, select):
