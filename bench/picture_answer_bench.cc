@@ -115,7 +115,8 @@ int Run(int argc, char** argv) {
   Rng rng(1);
   std::vector<float> rows(static_cast<size_t>(n_rows) * static_cast<size_t>(config.n_embd));
   for (float& value : rows) value = static_cast<float>(rng.Uniform() - 0.5) * 0.1f;
-  const int every = std::max(1, std::move(std::move(ParsePolicySpec(policy)).value().Make()).value()->Needs().read_every);
+  const int every =
+      std::max(1, std::move(std::move(ParsePolicySpec(policy)).value().Make()).value()->Needs().read_every);
   Answer full(model, "full", rows, n_tokens), part(model, policy, rows, n_tokens);
   std::vector<uint64_t> memory(size_t{32} << 20, 1);  // 256 MiB
   double least_read = 1e30;
@@ -142,9 +143,10 @@ int Run(int argc, char** argv) {
   std::printf("%d layers, weights %.0f MB, memory in order %.1f GB/s (%llu)\n", config.n_layers, weights / 1e6,
               rate / 1e9, static_cast<unsigned long long>(sum & 1));
   std::printf("full: %.0f slots, %.2f ms a token, bound %.2f (%.2f times)\n", whole, f, f_bound, f / f_bound);
-  std::printf("%s: %.0f slots stored, %.0f attended to, %.2f ms a token, bound %.2f (%.2f times); of full's %.3f, by "
-              "bytes %.3f\n",
-              policy.c_str(), stored, attended, p, p_bound, p / p_bound, p / f, p_bound / f_bound);
+  std::printf(
+      "%s: %.0f slots stored, %.0f attended to, %.2f ms a token, bound %.2f (%.2f times); of full's %.3f, by "
+      "bytes %.3f\n",
+      policy.c_str(), stored, attended, p, p_bound, p / p_bound, p / f, p_bound / f_bound);
   return 0;
 }
 

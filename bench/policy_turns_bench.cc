@@ -80,7 +80,8 @@ int Run(int argc, char** argv) {
   Rng rng(1);
   const auto random = [&](int n) {
     std::vector<int32_t> tokens(static_cast<size_t>(n));
-    for (int32_t& t : tokens) t = static_cast<int32_t>(rng.Below(static_cast<uint64_t>(model.model().config().n_vocab)));
+    for (int32_t& t : tokens)
+      t = static_cast<int32_t>(rng.Below(static_cast<uint64_t>(model.model().config().n_vocab)));
     return tokens;
   };
   const std::vector<int32_t> first = random(pot + chunk);
@@ -104,11 +105,12 @@ int Run(int argc, char** argv) {
                 taken[1][1] / taken[1][0]);
     std::fflush(stdout);
   }
-  std::printf("%s, %s, pot %d: a token written %.2f against %.2f ms, %.3f times as fast; read %.2f against %.2f ms, %.3f "
-              "times\n",
-              argv[3], argv[4], pot, 1e3 * all[0][0] / (n_rounds * n_tokens), 1e3 * all[0][1] / (n_rounds * n_tokens),
-              all[0][1] / all[0][0], 1e3 * all[1][0] / (n_rounds * n_chunks * chunk),
-              1e3 * all[1][1] / (n_rounds * n_chunks * chunk), all[1][1] / all[1][0]);
+  std::printf(
+      "%s, %s, pot %d: a token written %.2f against %.2f ms, %.3f times as fast; read %.2f against %.2f ms, %.3f "
+      "times\n",
+      argv[3], argv[4], pot, 1e3 * all[0][0] / (n_rounds * n_tokens), 1e3 * all[0][1] / (n_rounds * n_tokens),
+      all[0][1] / all[0][0], 1e3 * all[1][0] / (n_rounds * n_chunks * chunk),
+      1e3 * all[1][1] / (n_rounds * n_chunks * chunk), all[1][1] / all[1][0]);
   return 0;
 }
 
