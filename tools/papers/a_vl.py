@@ -121,7 +121,8 @@ ENTRIES = [
         "a-vl/latency",
         "50.5 % of the whole cache's decoding latency",
         PARTLY,
-        "attention alone, on a CPU, at the shapes of LLaVA-1.5-7B and two others; whole steps: bench/picture_answer_bench",
+        "attention alone, on a CPU, at the shapes of LLaVA-1.5-7B and two others; whole steps are in "
+        "bench/picture_answer_bench",
         latency,
     ),
 ]
