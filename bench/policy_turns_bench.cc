@@ -62,6 +62,18 @@ class Side {
   std::unique_ptr<Session> session_;
 };
 
+// [writing, reading][side], in `unit` seconds; what was not asked for is 0 or no number.
+void Print(const double (&taken)[2][2], const char* unit) {
+  const char* const names[2] = {"writing", "reading"};
+  for (int what : {0, 1}) {
+    if (!(taken[what][0] > 0)) continue;
+    std::printf("%s%s %.3f %ss against %.3f, %.3f times as fast", what == 1 ? "; " : "", names[what], taken[what][0],
+                unit, taken[what][1], taken[what][1] / taken[what][0]);
+  }
+  std::printf("\n");
+  std::fflush(stdout);
+}
+
 int Run(int argc, char** argv) {
   if (argc < 5) {
     std::fprintf(stderr, "usage: policy_turns_bench MODEL POT POLICY AGAINST [TOKENS] [CHUNKS] [ROUNDS]\n");
@@ -100,17 +112,15 @@ int Run(int argc, char** argv) {
     for (int what : {0, 1}) {
       for (int j : {0, 1}) all[what][j] += taken[what][j];
     }
-    std::printf("round %d: writing %.3f against %.3f s (%.3f), reading %.3f against %.3f s (%.3f)\n", round + 1,
-                taken[0][0], taken[0][1], taken[0][1] / taken[0][0], taken[1][0], taken[1][1],
-                taken[1][1] / taken[1][0]);
-    std::fflush(stdout);
+    std::printf("round %d: ", round + 1);
+    Print(taken, "");
   }
-  std::printf(
-      "%s, %s, pot %d: a token written %.2f against %.2f ms, %.3f times as fast; read %.2f against %.2f ms, %.3f "
-      "times\n",
-      argv[3], argv[4], pot, 1e3 * all[0][0] / (n_rounds * n_tokens), 1e3 * all[0][1] / (n_rounds * n_tokens),
-      all[0][1] / all[0][0], 1e3 * all[1][0] / (n_rounds * n_chunks * chunk),
-      1e3 * all[1][1] / (n_rounds * n_chunks * chunk), all[1][1] / all[1][0]);
+  std::printf("%s beside %s, pot %d, a token: ", argv[3], argv[4], pot);
+  const double n[2] = {1e3 / (n_rounds * n_tokens), 1e3 / (n_rounds * n_chunks * chunk)};
+  for (int what : {0, 1}) {
+    for (int j : {0, 1}) all[what][j] *= n[what];
+  }
+  Print(all, "m");
   return 0;
 }
 
