@@ -141,9 +141,11 @@ void Compare(const char* name, int64_t n_heads, int64_t n_kv_heads, int64_t head
     t_core.push_back(stored.Time(core));
   }
   const double f = Quartile(t_full), s = Quartile(t_spread), a = Quartile(t_stored), c = Quartile(t_core);
-  std::printf("%-5s %-9s %6lld slots  full %8.1f us  rows 30 %%: %8.1f us = %5.1f %% (%.2f x 30 %%)  A-VL: %5.1f %%\n",
-              name, rotated ? "rotated" : "unrotated", static_cast<long long>(n_image), f, s, 100 * s / f, s / f / 0.3,
-              100 * (a + 2 * c) / 3 / f);
+  std::printf(
+      "%-5s %-9s %6lld slots  full %8.1f us  rows 30 %%: %8.1f us = %5.1f %% (%.2f x 30 %%)  A-VL: %5.1f %% "
+      "(stored %.1f %%, core %.1f %%)\n",
+      name, rotated ? "rotated" : "unrotated", static_cast<long long>(n_image), f, s, 100 * s / f, s / f / 0.3,
+      100 * (a + 2 * c) / 3 / f, 100 * a / f, 100 * c / f);
 }
 
 }  // namespace

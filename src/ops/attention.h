@@ -39,9 +39,9 @@ struct AttentionSegment {
   const uint8_t* const* v = nullptr;  // [n_kv_heads] value arrays
   const int32_t* n_slots = nullptr;   // [n_kv_heads] slots in use, the new rows included (ragged over heads)
   // The slots to read: [n_kv_heads] lists of n_selected[h] slots, strictly ascending, ending with the new rows' own
-  // n_rows; nullptr: all slots. A row sees the listed slots up to its own. Slots that are not listed are not accessed,
-  // the others are read in place: this is how a step attends to a part of its pot (A-VL, arXiv 2409.14846, section 4.3)
-  // without moving anything.
+  // n_rows; nullptr: all slots. A row sees the listed slots up to its own. Slots that are not listed may be read, as
+  // memory in order is faster, but have no part in any result; the others are read in place: this is how a step attends
+  // to a part of its pot (A-VL, arXiv 2409.14846, section 4.3) without moving anything.
   const int32_t* const* selected = nullptr;
   const int32_t* n_selected = nullptr;
   // Start of the window: [n_kv_heads] arrays of [n_rows], or nullptr for 0 everywhere. REQUIRES: non-decreasing from

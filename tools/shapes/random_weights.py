@@ -231,11 +231,13 @@ def main():
     parser.add_argument("file", help="file to write")
     parser.add_argument("--type", choices=TYPES, default="q4_0", help="of all matrices (default: q4_0)")
     parser.add_argument("--vocab", type=Path, metavar="FOLDER", help="with vocab.json and merges.txt")
+    parser.add_argument("--layers", type=int, metavar="N", help="this many layers instead of the model's")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
+    shape = SHAPES[args.shape]._replace(**({"n_layers": args.layers} if args.layers else {}))
     partial = args.file + ".part"
     try:
-        write(SHAPES[args.shape], TYPES[args.type], args.shape, partial, args.seed, args.vocab)
+        write(shape, TYPES[args.type], args.shape, partial, args.seed, args.vocab)
         os.replace(partial, args.file)
     finally:
         if os.path.exists(partial):

@@ -12,7 +12,8 @@ namespace {
 // S, C, K, P and T of the A-VL paper's tables, beside the whole cache and other methods at about half of it.
 constexpr const char* kAvlGrid =
     "full;a_vl:S=0.4,K=0;a_vl:S=0.4,C=0.3,K=3;a_vl:S=0.45,C=0.3,K=3;a_vl:S=0.45,C=0.3,K=3,P=0.9;"
-    "a_vl:S=0.45,C=0.3,K=3,P=0.9,T=0.7;a_vl:S=0.4,C=0.3,K=3,P=0.9,T=0.5;fastv:K=2,R=0.5;fastv:K=2,R=0.75;h2o";
+    "a_vl:S=0.45,C=0.3,K=3,P=0.9,T=0.7;a_vl:S=0.45,C=0.3,K=3,P=0.9,T=0.6;a_vl:S=0.45,C=0.3,K=3,P=0.9,T=0.5;"
+    "fastv:K=2,R=0.5;fastv:K=2,R=0.75;h2o";
 
 Action AddAvl(CLI::App& sub) {
   auto flags = std::make_shared<VqaFlags>();

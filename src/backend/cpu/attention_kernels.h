@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #include "ops/attention.h"
+#include "ops/kv_slots.h"
 
 namespace weir::cpu {
 
@@ -39,11 +40,18 @@ struct HeadTask {
 
   int64_t group() const { return args->n_heads / args->n_kv_heads; }
   int64_t n_query_rows() const { return segment->n_rows * group(); }
-  // The slots to read, ascending: these, or all of them (nullptr). The kernels count by index in this list.
-  const int32_t* selected() const { return segment->selected == nullptr ? nullptr : segment->selected[kv_head]; }
-  int64_t n_slots() const {
-    return segment->selected == nullptr ? segment->n_slots[kv_head] : segment->n_selected[kv_head];
+  // The slots to attend to, ascending: these, or all of them (nullptr).
+  const int32_t* listed() const { return segment->selected == nullptr ? nullptr : segment->selected[kv_head]; }
+  int64_t n_listed() const { return segment->selected == nullptr ? 0 : segment->n_selected[kv_head]; }
+  // Few rows wait for memory, which is read faster in order than by a list: a list of most slots only picks from the
+  // scores of all. Not where codes of a few bits are decoded, which takes longer than reading them.
+  bool picks() const {
+    return segment->selected != nullptr && n_query_rows() <= kMaxSlotRows && !IsTransformed(args->k_type) &&
+           2 * n_listed() >= segment->n_slots[kv_head];
   }
+  // The slots to read: these, or all of them (nullptr). The kernels count by index in this list.
+  const int32_t* selected() const { return picks() ? nullptr : listed(); }
+  int64_t n_slots() const { return selected() == nullptr ? segment->n_slots[kv_head] : n_listed(); }
   // Number of them that query row j sees, from the first on.
   int64_t n_visible(int64_t j) const {
     return segment->two_way ? n_slots() : n_slots() - segment->n_rows + j / group() + 1;

@@ -72,12 +72,16 @@ struct Ahead {
   int64_t slot_bytes = 0;
   const int32_t* index = nullptr;  // [n]
   int64_t n = 0;
+  static constexpr int kShift = 16;
+  int64_t per_slot = 1 << kShift;  // entries for each of the current slots, in units of 2^-kShift
+
+  int64_t entry(int64_t slot) const { return std::min(n, (slot * per_slot) >> kShift); }
 };
 
-// Prefetches entries [first, first + n), as far as they exist.
+// Prefetches what belongs to the current slots [first, first + n), as far as it exists.
 HWY_INLINE void Fetch(const Ahead& ahead, int64_t first, int64_t n) {
-  const int64_t end = std::min(ahead.n, first + n);
-  for (int64_t i = first; i < end; ++i) {
+  const int64_t end = ahead.entry(first + n);
+  for (int64_t i = ahead.entry(first); i < end; ++i) {
     const uint8_t* slot = ahead.slots + ahead.index[i] * ahead.slot_bytes;
     for (int64_t b = 0; b < ahead.slot_bytes; b += 64) hwy::Prefetch(slot + b);
   }

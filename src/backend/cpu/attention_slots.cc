@@ -200,7 +200,7 @@ void MixTransformed(const uint8_t* values, const int32_t* index, int64_t n_slots
   for (int64_t first = 0; first < n_slots; first += kRopeTile) {
     const int64_t n = std::min<int64_t>(kRopeTile, n_slots - first);
     Ahead of_tile = ahead;
-    of_tile.n = std::min(n, ahead.n);
+    of_tile.n = ahead.entry(n);
     ahead.index += of_tile.n;
     ahead.n -= of_tile.n;
     const auto mix = [&](auto blocks, int64_t b) HWY_ATTR {
@@ -304,6 +304,26 @@ void RotateQueries(const HeadTask& task, int64_t n_rows, int64_t first_slot, con
   }
 }
 
+// The listed slots of a block of which all have been scored (HeadTask::picks()), counted from the block's first.
+struct Picked {
+  int32_t index[kSlotBlock];
+  int64_t n = 0;
+
+  void List(const HeadTask& task, int64_t block, int64_t n_slots) {
+    const int32_t* end = task.listed() + task.n_listed();
+    n = 0;
+    for (const int32_t* at = std::lower_bound(task.listed(), end, block); at < end && *at < block + n_slots; ++at) {
+      index[n++] = static_cast<int32_t>(*at - block);
+    }
+  }
+  // Entries before a slot.
+  int64_t Before(int64_t slot) const { return std::lower_bound(index, index + n, slot) - index; }
+  // Keeps their scores, in order.
+  void Take(float* p) const {
+    for (int64_t i = 0; i < n; ++i) p[i] = p[index[i]];
+  }
+};
+
 // Keys prefetched at the beginning, when there was no earlier block to prefetch them: enough that the first are
 // processed while the others arrive.
 constexpr int64_t kFirstFetch = 2 * kRopeTile;
@@ -319,6 +339,8 @@ void AttendRange(const HeadTask& task, int64_t first, int64_t end, int64_t call_
   const uint8_t* keys = task.segment->k[task.kv_head];
   const uint8_t* values = task.segment->v[task.kv_head];
   const int32_t* selected = task.selected();
+  const bool picks = task.picks();
+  Picked picked;
   for (int64_t j = 0; j < n_rows; ++j) {
     std::fill_n(partials + j * partial_floats, partial_floats, 0.0f);
     partials[j * partial_floats + head_dim] = -std::numeric_limits<float>::infinity();
@@ -368,14 +390,27 @@ void AttendRange(const HeadTask& task, int64_t first, int64_t end, int64_t call_
       Score(args.k_type, t, n_rows, s.decoded);
       at += t.n_slots;
     }
+    Ahead next = keys_of(block + kSlotBlock);
+    int64_t n_mixed = n_slots;
+    if (picks) {
+      picked.List(task, block, n_slots);
+      n_mixed = picked.n;
+      index = picked.index;
+      next.per_slot = (next.n << Ahead::kShift) / std::max<int64_t>(picked.n, 1) + 1;
+    }
     for (int64_t j = 0; j < n_rows; ++j) {
       float* p = s.p + j * kScoreStride;
-      if (args.softcap > 0) CapScores(p, (n_slots + kLanes - 1) / kLanes * kLanes, args.softcap);
-      SoftmaxBlock(p, n_slots, task.first_visible(j) - block, task.n_visible(j) - block, head_dim,
-                   partials + j * partial_floats);
+      int64_t n_hidden = task.first_visible(j) - block, n_visible = task.n_visible(j) - block;
+      if (picks) {
+        picked.Take(p);
+        n_hidden = picked.Before(n_hidden);
+        n_visible = picked.Before(n_visible);
+      }
+      if (args.softcap > 0) CapScores(p, (n_mixed + kLanes - 1) / kLanes * kLanes, args.softcap);
+      SoftmaxBlock(p, n_mixed, n_hidden, n_visible, head_dim, partials + j * partial_floats);
     }
-    Mix(args.v_type, values + from_slot * v_bytes, index, n_slots, head_dim, n_rows, s.p, partials, partial_floats,
-        keys_of(block + kSlotBlock));
+    Mix(args.v_type, values + from_slot * v_bytes, index, n_mixed, head_dim, n_rows, s.p, partials, partial_floats,
+        next);
   }
 }
 

@@ -114,7 +114,7 @@ TEST(CpuAttention, EveryGroupSize) {
 TEST(CpuAttention, SelectedSlotsOnly) {
   static ThreadPool one(1), three(3);
   uint32_t seed = 270;
-  for (double selected : {0.001, 0.02, 0.3, 0.97, 1.0}) {
+  for (double selected : {0.001, 0.02, 0.3, 0.6, 0.97, 1.0}) {
     for (Keys keys : {Keys::kPlain, Keys::kUnrotated, Keys::kRotated}) {
       for (DType type : {DType::kF32, DType::kF16, DType::kQ8_0, DType::kQ4_0}) {
         Shape shape;
