@@ -51,17 +51,18 @@ void FoldImpl(float* z, int64_t n_logits, float softcap, float log_weight, ExpSu
   const auto cap = hn::Set(df, softcap), inverse_cap = hn::Set(df, softcap > 0 ? 1.0f / softcap : 0.0f);
   const auto weight = hn::Set(df, log_weight);
   auto largest = hn::Set(df, total.largest);
-  for (int64_t i = 0; i < n_logits; i += n) {
-    auto v = hn::LoadU(df, z + i);
-    if (softcap > 0) {
-      // Above 15, tanh is 1 in this precision, and the approximation does not handle infinities.
-      const auto t = hn::Max(hn::Min(hn::Mul(v, inverse_cap), hn::Set(df, 15.0f)), hn::Set(df, -15.0f));
-      v = hn::IfThenElse(hn::IsFinite(v), hn::Mul(cap, hn::Tanh(df, t)), v);
+  if (softcap > 0 || log_weight != 0) {
+    for (int64_t i = 0; i < n_logits; i += n) {
+      auto v = hn::LoadU(df, z + i);
+      if (softcap > 0) {
+        // Above 15, tanh is 1 in this precision, and the approximation does not handle infinities.
+        const auto t = hn::Max(hn::Min(hn::Mul(v, inverse_cap), hn::Set(df, 15.0f)), hn::Set(df, -15.0f));
+        v = hn::IfThenElse(hn::IsFinite(v), hn::Mul(cap, hn::Tanh(df, t)), v);
+      }
+      hn::StoreU(hn::Add(v, weight), df, z + i);
     }
-    v = hn::Add(v, weight);
-    hn::StoreU(v, df, z + i);
-    largest = hn::Max(largest, v);
   }
+  for (int64_t i = 0; i < n_logits; i += n) largest = hn::Max(largest, hn::LoadU(df, z + i));
   const float new_largest = hn::GetLane(hn::MaxOfLanes(df, largest));
   const auto shift = hn::Set(df, new_largest);
   auto sum = hn::Zero(df);
