@@ -215,6 +215,7 @@ class AVl : public Policy {
                           view.slots[s].seq == static_cast<int64_t>(s);
       (visual ? visual_ : before ? prefix_ : text_slots_).push_back(static_cast<int32_t>(s));
     }
+    newest_text_.assign(text_slots_.rbegin(), text_slots_.rend());
     const RankKeys keys = {view.scores, {}};
     const auto ranks_before = [&keys](int32_t a, int32_t b) { return RanksBefore(keys, a, b); };
     const auto first_new = static_cast<int32_t>(view.slots.size()) - view.n_unscored;
@@ -251,10 +252,7 @@ class AVl : public Policy {
   }
   // H2O over text after the first picture: the newest `recent`, then the `heavy` best of the others.
   void TakeText(const SlotView& view, int32_t n_heavy, int32_t recent) {
-    std::vector<int32_t>& order = order_;
-    order = text_slots_;
-    std::sort(order.begin(), order.end(), std::greater<int32_t>());
-    TakeBest(order, recent);
+    TakeBest(newest_text_, recent);
     for (int32_t s : text_slots_) {
       if (n_heavy == 0 || picker_.room() == 0) return;
       if (picker_.taken(s)) continue;
@@ -270,7 +268,7 @@ class AVl : public Policy {
   const bool waits_, absolute_;
   const int32_t step_;
   SlotPicker picker_;
-  std::vector<int32_t> prefix_, text_slots_, visual_, order_;
+  std::vector<int32_t> prefix_, text_slots_, newest_text_, visual_;
   int32_t n_new_visual_ = 0;  // first ones of visual_: read since the newest vote
 };
 

@@ -12,10 +12,12 @@
 //
 // One keep-set per layer and KV head. An evicted slot loses its sum.
 //
-// The attention call hands on p = softmax(x) summed, from which no sum of noisy softmaxes follows. So the rows are
-// reduced from x itself, in a pass of their own (ops/score_noise.h). For each row that is the same as
+// From p = softmax(x) follows, for each row,
 //
 //   softmax_j((x + g) / tau) = p_j^(1 / tau) exp(g_j / tau) / sum over k of p_k^(1 / tau) exp(g_k / tau)
+//
+// so while tau is 1, which it is while a prompt is read, the weights that attention computes anyway are divided by
+// exp(-g) = -ln u and summed (ops/score_noise.h). Rows of another tau are reduced from x, in a pass of their own.
 //
 // Differences, and where the paper is silent:
 // - Noise is a function of `seed`, layer, query head, the row's number in its stream and the slot, not of any state: a
@@ -29,7 +31,7 @@
 // - `step` slots are freed at once by default (step=1 is the paper's schedule), and a whole chunk is added to the sums
 //   before anything is evicted.
 // - noise=none with tau = tau_end = 1 is H2O with another share.
-// - On the CPU only; every row takes the second pass over the keys that H2O's do not.
+// - On the CPU only; every row of an answer takes the second pass over the keys that H2O's do not.
 #include "policy/policy.h"
 #include "policy/rank.h"
 #include "policy/step.h"

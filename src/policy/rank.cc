@@ -7,15 +7,6 @@
 #include "policy/policy.h"
 
 namespace weir {
-bool RanksBefore(const RankKeys& keys, int32_t a, int32_t b) {
-  const float first_a = SaneScore(keys.first[a]), first_b = SaneScore(keys.first[b]);
-  if (first_a != first_b) return first_a > first_b;
-  if (!keys.second.empty()) {
-    const float second_a = SaneScore(keys.second[a]), second_b = SaneScore(keys.second[b]);
-    if (second_a != second_b) return second_a > second_b;
-  }
-  return a > b;
-}
 
 std::vector<int64_t> BestVisual(std::span<const SlotMeta> slots, const RankKeys& keys, int32_t count) {
   std::vector<int32_t> order;
@@ -32,16 +23,31 @@ std::vector<int64_t> BestVisual(std::span<const SlotMeta> slots, const RankKeys&
 
 void Pool(std::span<const float> scores, int32_t kernel, Pooling pooling, float* out) {
   const int64_t n = std::ssize(scores), half = kernel / 2;
-  for (int64_t i = 0; i < n; ++i) {
+  const bool max = pooling == Pooling::kMax;
+  const auto beside_an_end = [&](int64_t i) {
     const int64_t begin = std::max<int64_t>(0, i - half), end = std::min(n, i + half + 1);
-    // The padding takes part in a maximum where the window extends past an end.
-    float largest = end - begin < kernel ? 0 : scores[begin], sum = 0;
+    // The padding takes part in a maximum.
+    float largest = 0, sum = 0;
     for (int64_t j = begin; j < end; ++j) {
       largest = std::max(largest, scores[j]);
       sum += scores[j];
     }
-    out[i] = pooling == Pooling::kMax ? largest : sum / static_cast<float>(kernel);
+    out[i] = max ? largest : sum / static_cast<float>(kernel);
+  };
+  const int64_t first = std::min(half, n), last = std::max(first, n - half);
+  for (int64_t i = 0; i < first; ++i) beside_an_end(i);
+  for (int64_t i = last; i < n; ++i) beside_an_end(i);
+  // The windows that lie inside, all of them at once: every one in the order of its slots.
+  for (int64_t i = first; i < last; ++i) out[i] = max ? scores[i - half] : 0 + scores[i - half];
+  for (int64_t k = 1 - half; k <= half; ++k) {
+    const float* const more = scores.data() + k;
+    if (max) {
+      for (int64_t i = first; i < last; ++i) out[i] = out[i] < more[i] ? more[i] : out[i];
+    } else {
+      for (int64_t i = first; i < last; ++i) out[i] += more[i];
+    }
   }
+  for (int64_t i = first; i < last && !max; ++i) out[i] /= static_cast<float>(kernel);
 }
 
 // A share is a decimal number: 0.29 of 50 is 14.5, and its product of two doubles is less. The factor is far above the

@@ -25,7 +25,15 @@ struct RankKeys {
   std::span<const float> second;  // breaks ties, before the slot does; may be empty
 };
 // Whether slot a ranks before slot b.
-bool RanksBefore(const RankKeys& keys, int32_t a, int32_t b);
+inline bool RanksBefore(const RankKeys& keys, int32_t a, int32_t b) {
+  const float first_a = SaneScore(keys.first[a]), first_b = SaneScore(keys.first[b]);
+  if (first_a != first_b) return first_a > first_b;
+  if (!keys.second.empty()) {
+    const float second_a = SaneScore(keys.second[a]), second_b = SaneScore(keys.second[b]);
+    if (second_a != second_b) return second_a > second_b;
+  }
+  return a > b;
+}
 
 // Seqs of the `count` visual slots that rank first, ascending; all of them if there are fewer.
 std::vector<int64_t> BestVisual(std::span<const SlotMeta> slots, const RankKeys& keys, int32_t count);

@@ -15,6 +15,7 @@
 
 #include "ops/attention.h"
 #include "ops/kv_slots.h"
+#include "ops/score_noise.h"
 
 namespace weir::cpu {
 
@@ -89,9 +90,10 @@ int64_t RowBlock(const AttentionArgs& args, int64_t n_query_rows, int n_threads)
 struct ScoreSink {
   int64_t first = 0, end = 0;  // the query rows that vote
   // Panels are counted from query row 0 of the head, kRowBlock rows each, whichever call computes them:
-  float* sums = nullptr;     // [panels from the first one that votes, stride]
-  int64_t stride = 0;        // at least the head's slots, a multiple of kTileSlots
-  float* weights = nullptr;  // room for the panels of one call: PanelWeightFloats(n_slots) each
+  float* sums = nullptr;              // [panels from the first one that votes, stride]
+  int64_t stride = 0;                 // at least the head's slots, a multiple of kTileSlots
+  float* weights = nullptr;           // room for the panels of one call: PanelWeightFloats(n_slots) each
+  const ScoreNoise* noise = nullptr;  // of the votes, or nullptr. REQUIRES: every row's temperature is 1
 
   int64_t first_panel() const { return first / kRowBlock; }
 };

@@ -18,6 +18,7 @@
 #include "hwy/highway.h"
 // After foreach_target.h: compiled once per target.
 #include "backend/cpu/attention-inl.h"
+#include "backend/cpu/score_noise-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace weir::cpu::HWY_NAMESPACE {
@@ -370,31 +371,80 @@ void FinishPanel(const HeadTask& task, int64_t first, int64_t n, int64_t n_vecto
   }
 }
 
-// The sums of a panel's voting rows [first, end), counted within the panel, from its tiles [first_tile, n_tiles) of
-// weights; zeros before them and up to `stride`.
-void SumColumns(const float* weights, const float* tile_max, int64_t first_tile, int64_t n_tiles, int64_t first,
-                int64_t end, int64_t n_vectors, const RowScratch& s, float* sums, int64_t stride) {
+// What a panel's voting rows leave: tiles [first_tile, n_tiles) of weights, and the maxima they are relative to.
+struct PanelWeights {
+  float* weights;
+  const float* tile_max;
+  int64_t first_tile, n_tiles, n_vectors;
+
+  float* of(int64_t tile, int64_t slot) const { return weights + (tile * kTileSlots + slot) * kRowBlock; }
+  // What turns a tile's weights of vector v into those relative to the rows' largest score.
+  HWY_INLINE hn::Vec<DF> Factor(int64_t tile, int64_t v, const RowScratch& s) const {
+    const DF d;
+    return Exp2NonPositive(
+        d, hn::Sub(hn::Load(d, tile_max + tile * kRowBlock + v * kLanes), hn::Load(d, s.max + v * kLanes)));
+  }
+};
+
+// Gives the weights of a panel's rows, from `row` of the head on, their noise: exp(z + g) is exp(z) / -ln u. Writes the
+// rows' new sums, sinks included.
+void AddNoise(const HeadTask& task, const ScoreNoise& noise, int64_t row, int64_t n, const PanelWeights& panel,
+              const RowScratch& s, float* sums) {
+  const DF d;
+  const hn::RebindToUnsigned<DF> du;
+  HWY_ALIGN uint32_t low[kRowBlock], high[kRowBlock];
+  HWY_ALIGN float sinks[kRowBlock];
+  for (int64_t j = 0; j < panel.n_vectors * kLanes; ++j) {
+    const int64_t at = row + std::min(j, n - 1);
+    const NoiseKey key = noise.key(task.kv_head * task.group() + at % task.group(), at / task.group());
+    low[j] = key.low;
+    high[j] = key.high;
+    if (task.args->sinks != nullptr) sinks[j] = task.sink(at);
+  }
+  for (int64_t v = 0; v < panel.n_vectors; ++v) {
+    const auto key_low = hn::Load(du, low + v * kLanes), key_high = hn::Load(du, high + v * kLanes);
+    auto total = hn::Zero(d);
+    if (task.args->sinks != nullptr) {
+      total = Exp2NonPositive(d, hn::Sub(hn::Load(d, sinks + v * kLanes), hn::Load(d, s.max + v * kLanes)));
+    }
+    for (int64_t tile = panel.first_tile; tile < panel.n_tiles; ++tile) {
+      auto sum = hn::Zero(d);
+      for (int64_t i = 0; i < kTileSlots; ++i) {
+        float* p = panel.of(tile, i) + v * kLanes;
+        const auto slot = hn::Set(du, static_cast<uint32_t>(tile * kTileSlots + i) * kNoiseStride);
+        const auto noisy = hn::Div(hn::Load(d, p), NegLogUniform(du, hn::Add(key_low, slot), key_high));
+        hn::Store(noisy, d, p);
+        sum = hn::Add(sum, noisy);
+      }
+      total = hn::MulAdd(sum, panel.Factor(tile, v, s), total);
+    }
+    hn::Store(total, d, sums + v * kLanes);
+  }
+}
+
+// The sums over a panel's voting rows [first, end), counted within the panel, whose weights sum to row_sums; zeros
+// before its tiles and up to `stride`.
+void SumColumns(const PanelWeights& panel, const float* row_sums, int64_t first, int64_t end, const RowScratch& s,
+                float* sums, int64_t stride) {
   const DF d;
   HWY_ALIGN float votes[kRowBlock] = {};  // 1 / sum of weights of the rows that vote, 0 for the others
-  for (int64_t j = first; j < end; ++j) votes[j] = 1.0f / s.sum[j];
+  for (int64_t j = first; j < end; ++j) votes[j] = 1.0f / row_sums[j];
   HWY_ALIGN float factor[kRowBlock];
-  std::fill(sums, sums + first_tile * kTileSlots, 0.0f);
-  for (int64_t tile = first_tile; tile < n_tiles; ++tile) {
-    for (int64_t v = 0; v < n_vectors; ++v) {
-      const auto shrink = Exp2NonPositive(
-          d, hn::Sub(hn::Load(d, tile_max + tile * kRowBlock + v * kLanes), hn::Load(d, s.max + v * kLanes)));
-      hn::Store(hn::Mul(shrink, hn::Load(d, votes + v * kLanes)), d, factor + v * kLanes);
+  std::fill(sums, sums + panel.first_tile * kTileSlots, 0.0f);
+  for (int64_t tile = panel.first_tile; tile < panel.n_tiles; ++tile) {
+    for (int64_t v = 0; v < panel.n_vectors; ++v) {
+      hn::Store(hn::Mul(panel.Factor(tile, v, s), hn::Load(d, votes + v * kLanes)), d, factor + v * kLanes);
     }
     for (int64_t i = 0; i < kTileSlots; ++i) {
-      const float* p = weights + (tile * kTileSlots + i) * kRowBlock;
+      const float* p = panel.of(tile, i);
       auto sum = hn::Zero(d);
-      for (int64_t v = 0; v < n_vectors; ++v) {
+      for (int64_t v = 0; v < panel.n_vectors; ++v) {
         sum = hn::MulAdd(hn::Load(d, p + v * kLanes), hn::Load(d, factor + v * kLanes), sum);
       }
       sums[tile * kTileSlots + i] = hn::GetLane(hn::SumOfLanes(d, sum));
     }
   }
-  std::fill(sums + n_tiles * kTileSlots, sums + stride, 0.0f);
+  std::fill(sums + panel.n_tiles * kTileSlots, sums + stride, 0.0f);
 }
 
 template <bool kPairs>
@@ -455,10 +505,13 @@ void AttendRowsAs(const HeadTask& task, int64_t first, int64_t n, const ScoreSin
   for (int64_t i = 0; i < n_panels; ++i) {
     FinishPanel(task, first_of(i), rows_of(i), vectors_of(i), panels[i]);
     if (!votes(i)) continue;
-    SumColumns(weights_of(i), max_of(i), begin_of(i) / kTileSlots, (slots_of(i) + kTileSlots - 1) / kTileSlots,
-               std::max<int64_t>(sink->first - first_of(i), 0), std::min(sink->end - first_of(i), rows_of(i)),
-               vectors_of(i), panels[i], sink->sums + (first_of(i) / kRowBlock - sink->first_panel()) * sink->stride,
-               sink->stride);
+    const PanelWeights weights = {weights_of(i), max_of(i), begin_of(i) / kTileSlots,
+                                  (slots_of(i) + kTileSlots - 1) / kTileSlots, vectors_of(i)};
+    HWY_ALIGN float noisy[kRowBlock];
+    if (sink->noise != nullptr) AddNoise(task, *sink->noise, first_of(i), rows_of(i), weights, panels[i], noisy);
+    SumColumns(weights, sink->noise != nullptr ? noisy : panels[i].sum, std::max<int64_t>(sink->first - first_of(i), 0),
+               std::min(sink->end - first_of(i), rows_of(i)), panels[i],
+               sink->sums + (first_of(i) / kRowBlock - sink->first_panel()) * sink->stride, sink->stride);
   }
 }
 

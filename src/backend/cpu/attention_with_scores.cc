@@ -41,12 +41,16 @@ struct Layout {
   int64_t total(int n_threads) const { return n_threads * (thread + weights) + n_kv_heads * n_panels * stride; }
 };
 
+// Whether every row's temperature is 1: the noise of a slot is then a factor of its weight.
+bool OnlyFactors(const ScoreNoise& noise) { return noise.tau == 1 && (noise.tau_step == 0 || noise.tau_end == 1); }
+
 bool OnePass(const AttentionArgs& args, std::span<const ColumnScoresArgs> scores) {
   if (args.segments.size() != 1 || scores.size() != 1) return false;
   const AttentionSegment& segment = args.segments[0];
   // A single row sums in the order of the second pass, however many rows of other pots are in the call.
-  return segment.n_rows > 1 && !scores[0].noise.on && scores[0].rows == RowReduce::kSum &&
-         scores[0].heads != HeadReduce::kMax && segment.n_rows * (args.n_heads / args.n_kv_heads) > kMaxSlotRows &&
+  return segment.n_rows > 1 && (!scores[0].noise.on || OnlyFactors(scores[0].noise)) &&
+         scores[0].rows == RowReduce::kSum && scores[0].heads != HeadReduce::kMax &&
+         segment.n_rows * (args.n_heads / args.n_kv_heads) > kMaxSlotRows &&
          *std::max_element(segment.n_slots, segment.n_slots + args.n_kv_heads) <= kMaxSlots;
 }
 
@@ -68,6 +72,7 @@ class Call {
     voting_.first = scores_.row_begin * group_;
     voting_.end = scores_.row_end * group_;
     voting_.stride = layout_.stride;
+    if (scores_.noise.on && scores_.noise.gumbel) voting_.noise = &scores_.noise;
     // Rows from the first voting panel to the last one in small blocks, the others as usual.
     Add(0, voting_.first_panel() * kRowBlock, RowBlock(args_, n_rows, pool_.n_threads()), false);
     const int64_t end = std::min((voting_.end + kRowBlock - 1) / kRowBlock * kRowBlock, n_rows);

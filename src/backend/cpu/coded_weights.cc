@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "backend/cpu/unroll.h"
 #include "quant/format.h"
 #include "quant/half.h"
 
@@ -47,7 +48,32 @@ float GetF16(const uint8_t* at, int col) {
   return F16ToF32(bits);
 }
 
+// Pack() for blocks of 32 whose bytes lie in a panel's order but for their place: a start of a program waits for it,
+// and taking the codes apart takes several times as long as reading them. kFlip: what codes of 8 bits differ by.
+template <class Block, uint32_t kFlip>
+void CopyBlocks(const uint8_t* row, int64_t n_blocks, int col, uint8_t* panel) {
+  constexpr PackLayout kLayout = {Block::kCodes};
+  static_assert(sizeof(Block::qs) * 16 == kLayout.code_bytes());
+  uint8_t* scales = panel + n_blocks * kLayout.code_bytes() + 2 * col;
+  for (uint8_t* codes = panel + 4 * col; n_blocks > 0; --n_blocks, row += sizeof(Block)) {
+    const auto block = LoadBlock<Block>(row);
+    WEIR_UNROLL
+    for (size_t at = 0; at < sizeof(block.qs); at += 4, codes += 64) {
+      uint32_t four;
+      std::memcpy(&four, block.qs + at, 4);
+      four ^= kFlip;
+      std::memcpy(codes, &four, 4);
+    }
+    std::memcpy(scales, &block.d, 2);
+    if constexpr (kLayout.scales == ScaleKind::kHalfMin) std::memcpy(scales + 32, &block.m, 2);
+    scales += kLayout.own_bytes();
+  }
+}
+
 void Pack(DType type, const uint8_t* row, int64_t n_in, int col, uint8_t* panel) {
+  if (type == DType::kQ8_0) return CopyBlocks<BlockQ8_0, 0x80808080>(row, n_in / kCodeBlock, col, panel);
+  if (type == DType::kQ4_0) return CopyBlocks<BlockQ4_0, 0>(row, n_in / kCodeBlock, col, panel);
+  if (type == DType::kQ4_1) return CopyBlocks<BlockQ4_1, 0>(row, n_in / kCodeBlock, col, panel);
   const QuantFormat& format = FormatOf(type);
   const PackLayout layout = LayoutOf(type);
   const int64_t n_blocks = n_in / kCodeBlock;

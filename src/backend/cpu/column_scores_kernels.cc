@@ -16,6 +16,7 @@
 // After foreach_target.h: compiled once per target.
 #include "backend/cpu/attention-inl.h"
 #include "backend/cpu/attention_score-inl.h"
+#include "backend/cpu/score_noise-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace weir::cpu::HWY_NAMESPACE {
@@ -126,19 +127,13 @@ void ScoreDecoded(const ScoreBatch& batch, int64_t tile, TileArgs t, const Batch
 void AddNoise(const ScoreNoise& noise, NoiseKey key, float inverse_tau, int64_t slot, int64_t n, float* p) {
   const DF d;
   const hn::RebindToUnsigned<DF> du;
-  const hn::RebindToSigned<DF> di;
   const auto tau = hn::Set(d, inverse_tau);
   for (int64_t i = 0; i < n; i += kLanes) {
     auto score = hn::Load(d, p + i);
     if (noise.gumbel) {
-      auto x = hn::Iota(du, static_cast<uint32_t>(slot + i));
-      x = hn::Add(hn::Mul(x, hn::Set(du, kNoiseStride)), hn::Set(du, key.low));
-      x = hn::Xor(hn::Mul(hn::Xor(x, hn::ShiftRight<16>(x)), hn::Set(du, kNoiseMul1)), hn::Set(du, key.high));
-      x = hn::Mul(hn::Xor(x, hn::ShiftRight<15>(x)), hn::Set(du, kNoiseMul2));
-      x = hn::ShiftRight<9>(hn::Xor(x, hn::ShiftRight<16>(x)));
-      const auto half = hn::Set(d, 0.5f);
-      const auto u = hn::Mul(hn::Add(hn::ConvertTo(d, hn::BitCast(di, x)), half), hn::Set(d, 0x1p-23f));
-      score = hn::Sub(score, hn::Log2(d, hn::Neg(hn::Log(d, u))));
+      const auto of_slots = hn::Mul(hn::Iota(du, static_cast<uint32_t>(slot + i)), hn::Set(du, kNoiseStride));
+      const auto e = NegLogUniform(du, hn::Add(of_slots, hn::Set(du, key.low)), hn::Set(du, key.high));
+      score = hn::Sub(score, hn::Log2(d, e));
     }
     hn::Store(hn::Mul(score, tau), d, p + i);
   }

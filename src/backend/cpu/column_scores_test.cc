@@ -218,32 +218,35 @@ TEST(CpuColumnScores, VeryLargeScores) {
   }
 }
 
-// Every path: few rows and many, whole chunks and a part, windows, sinks, caps, several blocks of slots.
+// Every path: few rows and many, whole chunks and a part, windows, sinks, caps, several blocks of slots, noise that is
+// a factor of each weight and noise below a temperature.
 TEST(CpuColumnScores, NoiseAndTemperatures) {
   uint32_t seed = 800;
   for (const bool gumbel : {true, false}) {
-    for (const int64_t n_rows : {1, 5, 50}) {
+    for (const int64_t n_rows : {1, 5, 50, 150}) {
       for (const bool special : {false, true}) {
-        Shape shape = Chunk(n_rows, {1300, 470});
-        shape.noise = {.on = true,
-                       .gumbel = gumbel,
-                       .seed = seed,
-                       .first_row = 12'345'678'901,
-                       .first_head = special ? 4 : 0,
-                       .tau = special ? 0.5f : 1.0f,
-                       .tau_step = special ? 0.25f : 0.0f,
-                       .tau_end = 2,
-                       .step = 1};
-        if (special) {
-          shape.row_begin = n_rows / 2;
-          shape.window = 300;
-          shape.sinks = true;
-          shape.softcap = 3;
-          shape.accumulate = true;
+        for (const bool one : {false, true}) {
+          Shape shape = Chunk(n_rows, {1300, 470});
+          shape.noise = {.on = true,
+                         .gumbel = gumbel,
+                         .seed = seed,
+                         .first_row = 12'345'678'901,
+                         .first_head = special ? 4 : 0,
+                         .tau = one ? 1.0f : 0.5f,
+                         .tau_step = one || !special ? 0.0f : 0.25f,
+                         .tau_end = 2,
+                         .step = 1};
+          if (special) {
+            shape.row_begin = n_rows / 2;
+            shape.window = 300;
+            shape.sinks = true;
+            shape.softcap = 3;
+            shape.accumulate = true;
+          }
+          // Logarithms of logarithms, and powers of weights.
+          Check(shape, seed++, 5e-5f);
+          if (HasFailure()) return;
         }
-        // Logarithms of logarithms, and powers of weights.
-        Check(shape, seed++, 5e-5f);
-        if (HasFailure()) return;
       }
     }
   }

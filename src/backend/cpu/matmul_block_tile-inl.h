@@ -4,8 +4,9 @@
 
 // Panels that passes of a few rows read side by side.
 inline constexpr int kStreams = 4;
-// The fewest rows for which weights are unpacked once for all (Dots::kUnpacks).
-inline constexpr int64_t kUnpackedRows = 8;
+// The fewest rows for which weights are unpacked once for all (Dots::kUnpacks). Codes stored as bytes need two
+// instructions for it, others up to six, and twice the room in the first cache: eight rows do better without.
+constexpr int64_t UnpackedRows(int stored_bits) { return stored_bits == 8 ? 16 : 8; }
 
 // Scale and addend of kLanes columns from `col` on, for the first or the second half of block b if halves differ.
 template <PackLayout kLayout>
@@ -111,7 +112,7 @@ void BlockPanels(const ProductArgs& args) {
   const int64_t n_fours = args.n_rows / 4 * 4;
   int64_t row = 0;
   if constexpr (Dots::kUnpacks) {
-    if (n_fours >= kUnpackedRows) Dots::template Panels<kLayout>(args, row = n_fours);
+    if (n_fours >= UnpackedRows(kLayout.bits)) Dots::template Panels<kLayout>(args, row = n_fours);
   }
   for (int64_t panel = 0; row < n_fours && panel < args.n_panels; ++panel) {
     for (int vector = 0; vector < kVectors; vector += kVecs) {

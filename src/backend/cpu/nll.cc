@@ -22,10 +22,10 @@
 #define WEIR_BACKEND_CPU_NLL_ONCE
 namespace weir::cpu {
 
-// The vocabulary is divided into at most this many chunks; a task is one chunk for one block of rows. The number is
-// fixed because the order of summation depends on it.
+// The vocabulary is divided into at most this many chunks; a task is one chunk for all rows, or for some of them where
+// there are many threads. The number is fixed because the order of summation depends on it.
 inline constexpr int64_t kNllChunks = 32;
-inline constexpr int64_t kNllRows = 48;  // rows of a task
+inline constexpr int64_t kNllRows = 48;  // rows that are multiplied with a tile at once
 inline constexpr int64_t kNllCols = NllTiles::kSize;
 static_assert(kNllCols % kPanel == 0);
 
@@ -51,17 +51,18 @@ void FoldImpl(float* z, int64_t n_logits, float softcap, float log_weight, ExpSu
   const auto cap = hn::Set(df, softcap), inverse_cap = hn::Set(df, softcap > 0 ? 1.0f / softcap : 0.0f);
   const auto weight = hn::Set(df, log_weight);
   auto largest = hn::Set(df, total.largest);
-  for (int64_t i = 0; i < n_logits; i += n) {
-    auto v = hn::LoadU(df, z + i);
-    if (softcap > 0) {
-      // Above 15, tanh is 1 in this precision, and the approximation does not handle infinities.
-      const auto t = hn::Max(hn::Min(hn::Mul(v, inverse_cap), hn::Set(df, 15.0f)), hn::Set(df, -15.0f));
-      v = hn::IfThenElse(hn::IsFinite(v), hn::Mul(cap, hn::Tanh(df, t)), v);
+  if (softcap > 0 || log_weight != 0) {
+    for (int64_t i = 0; i < n_logits; i += n) {
+      auto v = hn::LoadU(df, z + i);
+      if (softcap > 0) {
+        // Above 15, tanh is 1 in this precision, and the approximation does not handle infinities.
+        const auto t = hn::Max(hn::Min(hn::Mul(v, inverse_cap), hn::Set(df, 15.0f)), hn::Set(df, -15.0f));
+        v = hn::IfThenElse(hn::IsFinite(v), hn::Mul(cap, hn::Tanh(df, t)), v);
+      }
+      hn::StoreU(hn::Add(v, weight), df, z + i);
     }
-    v = hn::Add(v, weight);
-    hn::StoreU(v, df, z + i);
-    largest = hn::Max(largest, v);
   }
+  for (int64_t i = 0; i < n_logits; i += n) largest = hn::Max(largest, hn::LoadU(df, z + i));
   const float new_largest = hn::GetLane(hn::MaxOfLanes(df, largest));
   const auto shift = hn::Set(df, new_largest);
   auto sum = hn::Zero(df);
@@ -146,6 +147,7 @@ int64_t NllScratchBytes(int64_t n_rows, int64_t n_in, int n_threads) {
 }
 
 void HeadNll(const NllArgs& args, ThreadPool& pool) {
+  if (args.n_rows == 0) return;
   const auto& w = static_cast<const PackedMatrix&>(*args.head);
   const Scratch scratch = Split(args.scratch, args.n_rows, args.n_in);
   const bool blocked = IsBlocked(w.type());
@@ -157,7 +159,11 @@ void HeadNll(const NllArgs& args, ThreadPool& pool) {
   const NllTiles tiles(w.n_out(), args.normaliser);
   const int64_t chunk_tiles = (tiles.n_tiles() + kNllChunks - 1) / kNllChunks;
   const int64_t n_chunks = (tiles.n_tiles() + chunk_tiles - 1) / chunk_tiles;
-  const int64_t n_row_tasks = (args.n_rows + kNllRows - 1) / kNllRows;
+  // A tile of the head is read once for all rows of a task: it stays in the second cache meanwhile.
+  const int64_t n_blocks = (args.n_rows + kNllRows - 1) / kNllRows;
+  const int64_t n_wanted = (4 * pool.n_threads() + n_chunks - 1) / n_chunks;
+  const int64_t task_blocks = (n_blocks + n_wanted - 1) / n_wanted;
+  const int64_t n_row_tasks = (n_blocks + task_blocks - 1) / task_blocks;
   // Logits of `n_rows` rows from `row` on and n_ids ids from `id` on, the first of a panel.
   const auto multiply = [&](int64_t row, int64_t n_rows, int64_t id, int64_t n_ids, float* tile) {
     ProductArgs product;
@@ -174,25 +180,29 @@ void HeadNll(const NllArgs& args, ThreadPool& pool) {
     w.weights().product(product);
   };
   pool.For(n_row_tasks * n_chunks, [&](int64_t task, int worker) {
-    const int64_t chunk = task % n_chunks, row = task / n_chunks * kNllRows;
-    const int64_t n_rows = std::min(kNllRows, args.n_rows - row);
-    const int32_t* target = args.target + row;
-    if (std::all_of(target, target + n_rows, [](int32_t t) { return t < 0; })) return;
+    const int64_t chunk = task % n_chunks;
+    const int64_t first_row = task / n_chunks * task_blocks * kNllRows;
+    const int64_t end_row = std::min(args.n_rows, first_row + task_blocks * kNllRows);
     float* tile = scratch.tiles + worker * kNllRows * kNllCols;
-    ExpSum sums[kNllRows];
+    const auto sum_of = [&](int64_t row) -> ExpSum& { return scratch.sums[row * kNllChunks + chunk]; };
+    for (int64_t r = first_row; r < end_row; ++r) sum_of(r) = {};
     const int64_t last_tile = std::min((chunk + 1) * chunk_tiles, tiles.n_tiles());
     for (int64_t t = chunk * chunk_tiles; t < last_tile; ++t) {
       const int64_t id = tiles.first_id(t), n_ids = tiles.n_ids(t);
-      multiply(row, n_rows, id, n_ids, tile);
-      for (int64_t r = 0; r < n_rows; ++r) {
-        float* z = tile + r * kNllCols;
-        const bool has_target = target[r] >= id && target[r] < id + n_ids;
-        if (has_target && tiles.sampled(target[r])) z[target[r] - id] = -std::numeric_limits<float>::infinity();
-        HWY_DYNAMIC_DISPATCH(FoldImpl)(z, n_ids, args.softcap, tiles.log_weight(t), sums[r]);
-        if (has_target) scratch.target_logit[row + r] = z[target[r] - id];
+      for (int64_t row = first_row; row < end_row; row += kNllRows) {
+        const int64_t n_rows = std::min(kNllRows, end_row - row);
+        const int32_t* target = args.target + row;
+        if (std::all_of(target, target + n_rows, [](int32_t wanted) { return wanted < 0; })) continue;
+        multiply(row, n_rows, id, n_ids, tile);
+        for (int64_t r = 0; r < n_rows; ++r) {
+          float* z = tile + r * kNllCols;
+          const bool has_target = target[r] >= id && target[r] < id + n_ids;
+          if (has_target && tiles.sampled(target[r])) z[target[r] - id] = -std::numeric_limits<float>::infinity();
+          HWY_DYNAMIC_DISPATCH(FoldImpl)(z, n_ids, args.softcap, tiles.log_weight(t), sum_of(row + r));
+          if (has_target) scratch.target_logit[row + r] = z[target[r] - id];
+        }
       }
     }
-    for (int64_t r = 0; r < n_rows; ++r) scratch.sums[(row + r) * kNllChunks + chunk] = sums[r];
   });
   pool.For(args.n_rows, [&](int64_t r, int worker) {
     args.nll[r] = 0;

@@ -83,7 +83,21 @@ Status Prediction::MostLikely(std::span<int32_t> ids, std::span<float> values) {
 std::span<const float> Prediction::TokenNll(std::span<const int32_t> tokens, const float* hidden,
                                             Normaliser normaliser) {
   // Row r predicts token r + 1; the first token of the chunk is predicted by the last row of the previous one.
+  const int64_t n = std::ssize(tokens), row_bytes = n_embd_ * 4;
   nll_.resize(tokens.size());
+  if (has_row_ && !has_logits_ && n > 1 && n_vocab_ >= n_embd_) {
+    // One pass over the head for all of them, which a row of its own would read as a whole: that row takes the place of
+    // the chunk's last one, which predicts none of its tokens and waits where logits are not made yet.
+    float* const last = const_cast<float*>(hidden) + (n - 1) * n_embd_;
+    backend_->Copy(logits_, last, row_bytes);
+    backend_->Copy(last, hidden_, row_bytes);
+    targets_.assign(tokens.begin() + 1, tokens.end());
+    targets_.push_back(tokens[0]);
+    runner_->HeadNll(hidden, targets_.data(), n, normaliser, nll_.data());
+    backend_->Copy(last, logits_, row_bytes);
+    std::rotate(nll_.begin(), nll_.end() - 1, nll_.end());
+    return nll_;
+  }
   if (!has_row_) {
     nll_[0] = next_nll_;
   } else if (has_logits_) {
@@ -92,9 +106,9 @@ std::span<const float> Prediction::TokenNll(std::span<const int32_t> tokens, con
   } else {
     runner_->HeadNll(hidden_, tokens.data(), 1, normaliser, nll_.data());
   }
-  if (tokens.size() > 1) {
+  if (n > 1) {
     targets_.assign(tokens.begin() + 1, tokens.end());
-    runner_->HeadNll(hidden, targets_.data(), std::ssize(targets_), normaliser, nll_.data() + 1);
+    runner_->HeadNll(hidden, targets_.data(), n - 1, normaliser, nll_.data() + 1);
   }
   return nll_;
 }
