@@ -18,7 +18,7 @@ namespace weir {
 namespace {
 
 constexpr size_t kMaxTools = 1024, kMaxNameBytes = 128, kMaxSchemaBytes = 1 << 16, kMaxToolBytes = 1 << 20;
-constexpr size_t kMaxCalls = 256, kMaxIdBytes = 128;
+constexpr size_t kMaxCalls = 256, kMaxCallIdBytes = 128;
 constexpr const char* kNameRule = "must be 1 to 128 letters, digits, '_', '-', '.', ':' or '/'";
 
 bool IsName(std::string_view name) { return name.size() <= kMaxNameBytes && IsToolName(name); }
@@ -167,7 +167,7 @@ Result<Json> CheckedCalls(const Json& calls, const std::string& where) {
     fields.Get("type", &type);
     if (type != "function") fields.Fail("type", "must be \"function\"");
     fields.Get("id", &id);
-    if (id.size() > kMaxIdBytes) fields.Fail("id", fmt::format("may have at most {} bytes", kMaxIdBytes));
+    if (id.size() > kMaxCallIdBytes) fields.Fail("id", fmt::format("may have at most {} bytes", kMaxCallIdBytes));
     fields.Ignore("index");  // clients that collect a stream send it back
     const Json* const function = fields.Get("function");
     if (function == nullptr) fields.Fail("function", "is missing");

@@ -98,6 +98,9 @@ ServerProcess::ServerProcess(const std::vector<std::string>& more, const std::st
 }
 
 ServerProcess::~ServerProcess() {
+#ifdef WEIR_COUNTS_LINES
+  if (child_ > 0) (void)Terminate();  // a program that is killed writes no counts
+#endif
   Kill();
   if (err_ >= 0) close(err_);
 }

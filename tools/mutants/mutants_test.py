@@ -4,6 +4,7 @@
 import unittest
 
 from tools.mutants.mutate import mutants_of, without_text
+from tools.mutants.run import cases_that_fit
 
 SOURCE = """\
 // a < b
@@ -53,6 +54,15 @@ class MutantsTest(unittest.TestCase):
         self.assertEqual(
             [len(line) for line in without_text(SOURCE).split("\n")], [len(line) for line in SOURCE.split("\n")]
         )
+
+    def test_of_long_programs_the_cases_that_fit(self):
+        cases = [f"Folder/PolicyTest.Pins/{policy}_F16_{i}" for policy in ("h2o", "weir") for i in range(50)]
+        named, takes = cases_that_fit(cases, "h2o", 100, 60)
+        self.assertEqual((named, takes), (cases[:50], 50))
+        spread, takes = cases_that_fit(cases, "attend", 100, 10)  # no case has this name
+        self.assertEqual((spread, takes), (cases[::10], 10))
+        self.assertEqual(cases_that_fit(cases, "h2", 100, 1000), (cases, 100))
+        self.assertEqual(cases_that_fit([], "h2", 100, 10), ([], 0))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,9 @@ so that none was compiled into a caller). A mutant is killed by a test that fail
 it survives if none does. What the compiler refuses does not count, nor what it compiles to the same code. Tests run in
 this order, each in that of the time they take: the one beside the source, those of its folder, those of
 tests/conformance (those with the folder's name first), those of the folders that use it (SEEN_BY); until one fails
-or --most-seconds are over. A test that has killed a mutant of the same source before comes first. Folders take turns;
+or --most-seconds are over. A test that has killed a mutant of the same source before comes first. Of a program that
+takes longer than --most-seconds-of-one so many cases run as fit, spread evenly: those named after the source, or of all
+of them. Programs that start `weir` are left out: they would start it as it is. Folders take turns;
 within one, every possible mutant is as likely. The same seed draws the same mutants from the same sources; those that
 --out has already are not run again.
 """
@@ -21,6 +23,7 @@ within one, every possible mutant is as likely. The same seed draws the same mut
 import argparse
 import collections
 import concurrent.futures
+import dataclasses
 import json
 import math
 import os
@@ -50,6 +53,7 @@ SEEN_BY = {
     "engine": ("recall_", "chat_", "rules_", "capi_"),
     "policy": ("eval_",),
 }
+START_WEIR = ("serve_http_", "serve_client_", "cli_")
 MOST_BYTES = 24 << 30  # of a test's address space
 
 
@@ -62,6 +66,23 @@ def limit(seconds: float) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(seconds), math.ceil(seconds)))
     resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+@dataclasses.dataclass(frozen=True)
+class Test:
+    name: str  # of the program
+    seconds: float
+    cases: str = ""  # a filter of googletest; empty: all of them
+
+
+def cases_that_fit(cases: list[str], stem: str, seconds: float, most: float) -> tuple[list[str], float]:
+    """Of a program that takes so many seconds with all its cases: those that run in `most`, and what they take."""
+    named = [case for case in cases if re.search(rf"(^|[/._]){re.escape(stem)}(_|$)", case, re.IGNORECASE)]
+    each = seconds / max(len(cases), 1)
+    chosen = named or cases
+    step = max(1, math.ceil(len(chosen) * each / most))
+    chosen = chosen[::step]
+    return chosen, each * len(chosen)
 
 
 class Build:
@@ -78,7 +99,8 @@ class Build:
         for test in listed["tests"]:
             slow = any(p["name"] == "LABELS" and "slow" in p["value"] for p in test["properties"])
             program = Path(test.get("command", [""])[0])
-            if program.name == test["name"] and not slow and program.exists():
+            starts_weir = test["name"].startswith(START_WEIR)
+            if program.name == test["name"] and not slow and not starts_weir and program.exists():
                 self.programs[test["name"]] = program
         if not self.programs:
             sys.exit("mutants: error: the build has no tests: scripts/build release all")
@@ -86,6 +108,7 @@ class Build:
         self.read_links()
         self.usual = self.costs()  # seconds that a test takes, as it is
         self.sound = {}  # whether a test passes without a mutant
+        self.cases = {}  # of a program
         self.unchanged = {}  # the code of sources as they are
         self.lock = threading.Lock()
 
@@ -143,11 +166,38 @@ class Build:
             last = word
         return out if run(*words, cwd=self.folder).returncode == 0 else None
 
-    def passes(self, name: str, program: Path, most_seconds: float, where: Path) -> bool:
+    def cases_of(self, name: str) -> list[str]:
+        with self.lock:
+            if name in self.cases:
+                return self.cases[name]
+        out, suite = [], ""
+        told = run(str(self.programs[name]), "--gtest_list_tests", cwd=self.programs[name].parent)
+        for line in told.stdout.splitlines():
+            line = line.split("#")[0].rstrip()
+            if line.startswith("  "):
+                out.append(suite + line.strip())
+            else:
+                suite = line
+        with self.lock:
+            self.cases[name] = out
+        return out
+
+    def test(self, name: str, stem: str) -> Test | None:
+        """The program, or so many cases of it as fit."""
+        seconds = self.usual[name]
+        if seconds <= self.most_seconds_of_one:
+            return Test(name, seconds)
+        cases, takes = cases_that_fit(self.cases_of(name), stem, seconds, self.most_seconds_of_one)
+        return Test(name, takes, ":".join(cases)) if cases and takes <= 2 * self.most_seconds_of_one else None
+
+    def passes(self, test: Test, program: Path, most_seconds: float, where: Path) -> bool:
         environment = os.environ | {"TMPDIR": str(where), "TEST_TMPDIR": f"{where}/"}
+        if test.cases:
+            environment |= {"GTEST_FILTER": test.cases}
         try:
             done = run(
-                str(program), cwd=self.programs[name].parent, env=environment, preexec_fn=lambda: limit(most_seconds),
+                str(program), cwd=self.programs[test.name].parent, env=environment,
+                preexec_fn=lambda: limit(most_seconds),
                 timeout=10 * most_seconds + 300,
             )  # fmt: skip
         except (subprocess.TimeoutExpired, UnicodeDecodeError):
@@ -161,16 +211,16 @@ class Build:
         known = {row[0]: float(row[2]) for row in rows if len(row) == 3}
         return {name: known.get(name) or 1.0 for name in self.programs}
 
-    def is_sound(self, name: str, where: Path) -> bool:
+    def is_sound(self, test: Test, where: Path) -> bool:
         """Whether the test passes without a mutant: only then its failure says something."""
         with self.lock:
-            if name in self.sound:
-                return self.sound[name]
-        sound = self.passes(name, self.programs[name], 10 * self.usual[name] + 60, where)
+            if test in self.sound:
+                return self.sound[test]
+        sound = self.passes(test, self.programs[test.name], 10 * test.seconds + 60, where)
         with self.lock:
-            self.sound[name] = sound
+            self.sound[test] = sound
         if not sound:
-            print(f"mutants: {name} fails without a mutant: left out", file=sys.stderr)
+            print(f"mutants: {test.name} fails without a mutant: left out", file=sys.stderr)
         return sound
 
     def tests_of(self, path: Path) -> list[list[str]]:
@@ -190,17 +240,14 @@ class Runner:
         self.killers = collections.defaultdict(collections.Counter)  # of a source's mutants
         self.lock = threading.Lock()
 
-    def order(self, path: Path) -> list[tuple[str, float]]:
+    def order(self, path: Path) -> list[Test]:
         out = []
         for names in self.build.tests_of(path):
-            timed = [(self.build.usual[name], name) for name in names]
-            known = sorted(
-                (path.parts[1] not in name, s, name) for s, name in timed if s <= self.build.most_seconds_of_one
-            )
-            out += [(name, s) for _, s, name in known]
+            tests = [test for name in names if (test := self.build.test(name, path.stem))]
+            out += sorted(tests, key=lambda test: (path.parts[1] not in test.name, test.seconds, test.name))
         with self.lock:
             killed = dict(self.killers[path])
-        return sorted(out, key=lambda test: -killed.get(test[0], 0))
+        return sorted(out, key=lambda test: -killed.get(test.name, 0))
 
     def verdict(self, path: Path, mutant: Mutant) -> tuple[str, str]:
         """killed, survived, refused or same; and the test that noticed."""
@@ -210,19 +257,19 @@ class Runner:
             if made is None:
                 return "refused", ""
             left = self.most_seconds
-            for name, seconds in self.order(path):
-                if seconds > left:
+            for test in self.order(path):
+                if test.seconds > left:
                     continue
-                left -= seconds
-                program = self.build.link(name, made, where)
+                left -= test.seconds
+                program = self.build.link(test.name, made, where)
                 if program is None:
                     continue  # this program has the functions under other names
-                passed = self.build.passes(name, program, 10 * seconds + 20, where)
+                passed = self.build.passes(test, program, 10 * test.seconds + 20, where)
                 program.unlink()
-                if not passed and self.build.is_sound(name, where):
+                if not passed and self.build.is_sound(test, where):
                     with self.lock:
-                        self.killers[path][name] += 1
-                    return "killed", name
+                        self.killers[path][test.name] += 1
+                    return "killed", test.name
             code = made.read_bytes()
             return ("same" if self.build.code(path, where) == code else "survived"), ""
 
@@ -285,7 +332,7 @@ def main() -> None:
     parser.add_argument("--report", type=Path, help="writes a table and the survivors here")
     parser.add_argument("--build", type=Path, default=ROOT / "build/release", help="up to date, with all tests")
     parser.add_argument("--most-seconds", type=float, default=60, help="for the tests of one mutant")
-    parser.add_argument("--most-seconds-of-one", type=float, default=12, help="longer tests are left out")
+    parser.add_argument("--most-seconds-of-one", type=float, default=12, help="of longer programs some cases run")
     parser.add_argument("--minutes", type=float, default=1e9, help="no mutant is begun after so many")
     parser.add_argument("--jobs", type=int, default=2)
     args = parser.parse_args()

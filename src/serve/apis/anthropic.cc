@@ -309,7 +309,10 @@ Status TakeMessage(const Host& host, const Json& json, const std::string& where,
 }
 
 void TakeTools(Fields& fields, ChatBody* body) {
-  if (const Json* const tools = fields.Get("tools"); tools != nullptr && !tools->empty()) {
+  const Json* const tools = fields.Get("tools");
+  if (tools != nullptr && !tools->is_array()) {
+    fields.Fail("tools", "must be a list");
+  } else if (tools != nullptr && !tools->empty()) {
     Json list = Json::array();
     for (const Json& tool : *tools) {
       const Json type = tool.is_object() ? tool.value("type", Json("custom")) : Json();

@@ -124,7 +124,7 @@ void Handle(const Call& call, httplib::Response& response) {
     body.erase("input_extra");
     std::string out;
     for (const Json& file : list) {
-      if (!file.is_object() || !file.value("text", Json()).is_string()) {
+      if (!list.is_array() || !file.is_object() || !file.value("text", Json()).is_string()) {
         return InvalidArgument("'input_extra' must be a list of {{\"filename\", \"text\"}}");
       }
       out += file["text"].get<std::string>() + "\n";

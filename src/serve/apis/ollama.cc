@@ -217,7 +217,10 @@ Status TakeMessage(const Json& json, const std::string& where, ChatBody* body) {
   message.Get("content", &content);
   out["role"] = role;
   out["content"] = ContentOf(content, message.Get("images"), where, message);
-  if (const Json* const calls = message.Get("tool_calls"); calls != nullptr && !calls->empty()) {
+  const Json* const calls = message.Get("tool_calls");
+  if (calls != nullptr && !calls->is_array()) {
+    message.Fail("tool_calls", "must be a list");
+  } else if (calls != nullptr && !calls->empty()) {
     Json list = Json::array();
     for (const Json& call : *calls) {
       if (!call.is_object() || !call.contains("function") || !call["function"].is_object()) {

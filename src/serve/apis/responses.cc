@@ -327,7 +327,10 @@ Status TakeItem(const Json& json, const std::string& where, ChatBody* body) {
 }
 
 void TakeTools(Fields& fields, ChatBody* body, Json* echo) {
-  if (const Json* const tools = fields.Get("tools"); tools != nullptr && !tools->empty()) {
+  const Json* const tools = fields.Get("tools");
+  if (tools != nullptr && !tools->is_array()) {
+    fields.Fail("tools", "must be a list");
+  } else if (tools != nullptr && !tools->empty()) {
     Json list = Json::array();
     for (const Json& tool : *tools) {
       if (!tool.is_object() || tool.value("type", Json()) != "function") {
@@ -351,8 +354,8 @@ void TakeTools(Fields& fields, ChatBody* body, Json* echo) {
     Json ours = type == "function" ? nested(*choice) : *choice;
     if (type == "allowed_tools") {
       Json allowed = {{"mode", choice->value("mode", Json("auto"))}, {"tools", Json::array()}};
-      const Json tools = choice->value("tools", Json());
-      for (const Json& tool : tools.is_array() ? tools : Json::array()) {
+      const Json named = choice->value("tools", Json());
+      for (const Json& tool : named.is_array() ? named : Json::array()) {
         allowed["tools"].push_back(tool.is_object() && tool.value("type", Json()) == "function" ? nested(tool) : tool);
       }
       ours = {{"type", "allowed_tools"}, {"allowed_tools", std::move(allowed)}};
