@@ -235,7 +235,7 @@ TEST_F(EvalPicturesTest, AvlReportsShares) {
       dir_.Write("questions.jsonl", "{\"image\": \"0.ppm\", \"question\": \"the man\", \"answer\": \"sea\"}\n");
   std::map<std::string, json> by_policy;
   for (const json& row : Rows(Command("avl", {"--data", file, "--decode", "12"}))) by_policy[row["policy"]] = row;
-  EXPECT_EQ(by_policy.size(), 10u);
+  EXPECT_EQ(by_policy.size(), 11u);
   for (const auto& [policy, row] : by_policy) {
     EXPECT_GT(row["latency_ratio"], 0) << policy;
     if (policy == "full") {

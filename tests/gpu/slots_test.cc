@@ -134,6 +134,7 @@ TEST_P(SlotsTest, NoveltyOfFrames) {
 }
 
 TEST_P(SlotsTest, ScenesOfFrames) {
+  float last = 0, repeated = 0;
   for (const auto& [type, dim, n_slots] :
        {std::tuple{DType::kF16, 32, 24}, {DType::kF32, 72, 205}, {DType::kQ8_0, 96, 131}, {DType::kF16, 512, 11}}) {
     std::vector<float> x = cpu::Normals(rng_, n_slots * dim);
@@ -156,9 +157,11 @@ TEST_P(SlotsTest, ScenesOfFrames) {
     backend_->Scenes(
         std::vector<ScenesArgs>{{Put(slots), type, n_slots, dim, 0.5f, Put(places, Access::kShared), out}});
     EXPECT_EQ(Get(out, n_slots), expected) << InfoOf(type).name;
-    EXPECT_GT(*std::max_element(expected.begin(), expected.end()), 1);
-    EXPECT_LT(*std::min_element(expected.begin(), expected.end()), 0);
+    last = std::max(last, *std::max_element(expected.begin(), expected.end()));
+    repeated = std::min(repeated, *std::min_element(expected.begin(), expected.end()));
   }
+  EXPECT_GT(last, 3);
+  EXPECT_LT(repeated, -1);
 }
 
 WEIR_ON_DEVICES(SlotsTest);
