@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scenes: runs of a head's frames in which little changes, found by its keys. A frame begins a scene if at least half of
-// the places that it has in common with the scene's first frame have changed, or if they have none in common. A place
-// has changed if 1 - cos of its key and the first frame's key there is above `change`. Comparing with the first frame,
-// not with the last one, a slow pan becomes several scenes.
+// Scenes: runs of a head's frames in which little changes, found by its keys. A frame begins a scene if at least half
+// of the places that it has in common with the scene's first frame have changed, or if they have none in common. A
+// place has changed if 1 - cos of its key and the first frame's key there is above `change`. Comparing with the first
+// frame, not with the last one, a slow pan becomes several scenes.
 //
-// One number per slot: 0 for text, k for a slot of scene k (1 is the oldest) that its first frame did not show, those of
-// the first frame among them, and -k for one that shows what the first frame has at its place.
+// One number per slot: 0 for text, k for a slot of scene k (1 is the oldest) that its first frame did not show, those
+// of the first frame among them, and -k for one that shows what the first frame has at its place.
 //
 // F32 keys, dequantised and un-rotated; a zero key has cosine 0 with all others.
 #pragma once
@@ -16,7 +16,7 @@
 
 namespace weir {
 
-inline constexpr int32_t kNotInScene = -1;         // place of text
+inline constexpr int32_t kNotInScene = -1;        // place of text
 inline constexpr int32_t kBeginsFrame = 1 << 16;  // added to the place of a frame's first slot
 
 struct ScenesArgs {

@@ -493,7 +493,8 @@ TEST(SirLlm, SurpriseSinksAndTheNewest) {
 
 // Slots that were read after the votes hold zeros; they are recent, not unattended.
 TEST(Unscored, AreRecentUpToHalfTheBudget) {
-  for (const char* spec : {"tova", "inf_mllm:recent=1", "snapkv:window=1,kernel=1", "weir:sinks=0,beta=1,saddle=0,saddles=always"}) {
+  for (const char* spec :
+       {"tova", "inf_mllm:recent=1", "snapkv:window=1,kernel=1", "weir:sinks=0,beta=1,saddle=0,saddles=always"}) {
     Pot pot(40);
     for (int32_t slot = 0; slot < 30; ++slot) pot.scores[slot] = 1;
     pot.view.n_unscored = 10;

@@ -12,10 +12,10 @@
 //      deviation, so that what stands out does not raise the bar for itself); most surprising first, `alpha` of |C| at
 //      most;
 //   3. in streams with pictures, or with a catalyst (`saddles`; in text alone they cost more than they gain,
-//      docs/results/policies.md), attention saddles (Inf-MLLM 3.2): slots to which the last rows of the latest prompt attend more than `saddle`
-//      times as much as an average slot gets (1/n of n slots), pooled likewise (SnapKV 4), less a penalty that grows
-//      with age up to `b` (Inf-MLLM 3.3); strongest first, `beta` of |C| at most. What a model's attention sinks take
-//      is no slot's: attention is what slots have of the rest;
+//      docs/results/policies.md), attention saddles (Inf-MLLM 3.2): slots to which the last rows of the latest prompt
+//      attend more than `saddle` times as much as an average slot gets (1/n of n slots), pooled likewise (SnapKV 4),
+//      less a penalty that grows with age up to `b` (Inf-MLLM 3.3); strongest first, `beta` of |C| at most. What a
+//      model's attention sinks take is no slot's: attention is what slots have of the rest;
 //   4. after the first picture of a stream: the newest, up to `recent` of |C|; then of what came before, scene by scene
 //      (ops/scenes.h), without what a scene's first frame showed already, tokens whose keys are least like the rest of
 //      the pot's (KeyDiff) go first: one of each of the oldest scenes, up to `first` of |C|; then the same number of
@@ -210,8 +210,9 @@ class WeirPolicy : public Policy {
   void TakeOfScenes(const SlotView& view, int32_t n_first) {
     FindScenes(view);
     for (const Scene& scene : scenes_) {
-      std::sort(left_.begin() + scene.begin, left_.begin() + scene.end,
-                [&](int32_t a, int32_t b) { return RanksBefore({view.visual, {}}, b, a); });
+      std::sort(left_.begin() + scene.begin, left_.begin() + scene.end, [&](int32_t a, int32_t b) {
+        return RanksBefore({view.visual, {}}, b, a);
+      });
     }
     for (size_t i = scenes_.size(); i > 0 && n_first > 0; --i) n_first -= TakeBestOf(&scenes_[i - 1], 1);
     int32_t n_each = frame_rows_;

@@ -252,8 +252,8 @@ TEST(Pair, WeirRanksRowsByTheStoredKeys) {
     std::vector<int32_t> places(128, kNotInScene);
     for (int32_t s = 3; s < 103; ++s) places[s] = (s - 3) % 25 + ((s - 3) % 25 == 0 ? kBeginsFrame : 0);
     std::vector<float> scene(128);
-    ref::Scenes({reinterpret_cast<const uint8_t*>(keys), DType::kF32, 128, shape.head_dim, 0.2f, places.data(),
-                 scene.data()});
+    ref::Scenes(
+        {reinterpret_cast<const uint8_t*>(keys), DType::kF32, 128, shape.head_dim, 0.2f, places.data(), scene.data()});
     std::map<float, std::vector<std::pair<double, int64_t>>, std::greater<>> alike;  // newest scene first
     for (int64_t s = 3; s < 103; ++s) {
       if (scene[s] <= 0 || keep.contains(s)) continue;

@@ -4,8 +4,8 @@
 
 #include "gpu/devices.h"
 #include "ops/frame_novelty.h"
-#include "ops/scenes.h"
 #include "ops/kv_slots.h"
+#include "ops/scenes.h"
 
 namespace weir::testing {
 namespace {

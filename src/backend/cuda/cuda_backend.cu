@@ -8,12 +8,12 @@
 #include "backend/cuda/elementwise.h"
 #include "backend/cuda/experts.h"
 #include "backend/cuda/frame_novelty.h"
-#include "backend/cuda/scenes.h"
 #include "backend/cuda/full_attention.h"
 #include "backend/cuda/kv_slots.h"
 #include "backend/cuda/matmul.h"
 #include "backend/cuda/nll.h"
 #include "backend/cuda/recurrent.h"
+#include "backend/cuda/scenes.h"
 #include "backend/cuda/top_logits.h"
 
 namespace weir {
