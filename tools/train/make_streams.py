@@ -84,7 +84,9 @@ def main(argv=None):
     parser.add_argument("--streams", type=int, default=1)
     parser.add_argument("--clips", type=int, default=300, help="of a stream")
     parser.add_argument("--frames", type=span(int), default=(2, 2), help="of a clip: a number, or a range such as 1-12")
-    parser.add_argument("--speed", type=span(float), default=world.Mix.speed, help="pixels a frame of what moves: a range")
+    parser.add_argument(
+        "--speed", type=span(float), default=world.Mix.speed, help="pixels a frame of what moves: a range"
+    )
     parser.add_argument("--size", type=float, default=1.0, help="of what is shown, as a multiple of the usual size")
     parser.add_argument("--rounds", type=int, default=1, help="of a clip")
     parser.add_argument("--kinds", default="1,1,1,1", help="weights of " + ", ".join(world.KINDS))
