@@ -24,7 +24,8 @@ last_frames:text=0.6 lookm:share=0.2,reduce=sum pyramidkv:beta=5,reduce=sum pyra
 random:seed=5,draw=once random:per=pot random:per=layer,recent=16 sirllm:decay=0.9,recent=32 sirllm:sinks=0
 snapkv:pooling=max,kernel=3 snapkv:capacity=48,positions=abs streaming_llm:sinks=12,step=1
 streaming_vlm:text=64,seconds=2 tova:step=1 value_norm:recent=24 weir:alpha=0.7,z=1
-weir:beta=0.4,saddle=2,kernel=1,saddles=always weir:frame_rows=0,recent=0.6 weir:b=0.01,rows=8,sinks=0,saddles=always window:step=1
+weir:beta=0.4,saddle=2,kernel=1,saddles=always weir:frame_rows=0,recent=0.6
+weir:b=0.01,rows=8,sinks=0,saddles=always window:step=1
 """.split()
 REAL = "in/models/smollm2.gguf"
 LLAMA = "in/golden/llama.gguf"

@@ -3,9 +3,9 @@
 
 Keep-set per KV head. Of n_keep slots, in this order: pinned ones, the newest one, the first `sinks`; spans that
 surprised the model (at most round(alpha * n_keep)); once the stream has held a picture, or with saddles=always, slots
-that the prompt's last rows attend to (at most round(beta * n_keep)); once it has, the newest round(recent * n_keep), one
-slot of each of the oldest scenes, round(first * n_keep) in all, and equally many of every scene, as many as there is
-room for but at least `frame_rows`, newest scenes first, best by keydiff.scores; the newest. Definitions:
+that the prompt's last rows attend to (at most round(beta * n_keep)); once it has, the newest round(recent * n_keep),
+one slot of each of the oldest scenes, round(first * n_keep) in all, and equally many of every scene, as many as there
+is room for but at least `frame_rows`, newest scenes first, best by keydiff.scores; the newest. Definitions:
 
     surprise   N_j = mean of -log P over the `kernel` neighbours of slot j;  N_j > m + z * 1.4826 * d,
                m = median of N, d = median of |N - m|
