@@ -119,8 +119,8 @@ TEST_F(RulesTest, ASessionSaysTheSameWithRules) {
 TEST_F(RulesTest, SnapshotsAndForksGoOnWithTheRules) {
   const TempDir folder;
   // Where attention chooses what stays, this tiny model's scores go up and down often enough.
-  const ServerProcess server({"--pot", "96", "--policy", "weir:ratio=0.75,saddles=always", "--snapshots", folder.path(),
-                              "--budget", "16MiB"});
+  const ServerProcess server(
+      {"--pot", "96", "--policy", "weir:ratio=0.75,saddles=always", "--snapshots", folder.path(), "--budget", "16MiB"});
   Client client(server);
   const std::string id = Create(client);
   for (const char* when : {"who came? => the man", "what => sea", "where => the sea"}) {

@@ -37,8 +37,8 @@ A round:
                  is the same from the rounded ones.
     novelty,     [n_groups][n_slots] the second statistic that the policy ranks in a stream with pictures (`SECOND` in
     visual       tools/reference/contract.py)
-    scenes       [n_groups][n_slots] if the policy ranks by scenes (`SCENES`), in streams with pictures: 0 for text, else
-                 the number of the scene, negative for what its first frame showed as well
+    scenes       [n_groups][n_slots] if the policy ranks by scenes (`SCENES`), in streams with pictures: 0 for text,
+                 else the number of the scene, negative for what its first frame showed as well
     keep         [n_groups][...] the slots that must stay, ascending
 
 A group is the whole cache, a layer or a KV head. What a policy's options mean, what its groups and inputs are, and
