@@ -216,7 +216,14 @@ class WeirPolicy : public Policy {
     }
     for (size_t i = scenes_.size(); i > 0 && n_first > 0; --i) n_first -= TakeBestOf(&scenes_[i - 1], 1);
     int32_t n_each = frame_rows_;
-    while (FitsAll(n_each + 1)) ++n_each;
+    for (int32_t most = std::max(n_each, picker_.room()); n_each < most;) {
+      const int32_t middle = n_each + (most - n_each + 1) / 2;
+      if (Slots(middle) <= picker_.room()) {
+        n_each = middle;
+      } else {
+        most = middle - 1;
+      }
+    }
     for (Scene& scene : scenes_) TakeBestOf(&scene, n_each);
   }
   // Scenes with slots left, newest first.
@@ -242,15 +249,11 @@ class WeirPolicy : public Policy {
     for (int32_t i = 0; i < n; ++i) picker_.Take(left_[--scene->end]);
     return n;
   }
-  // Whether there is room for `count` slots of every scene, and one of them has so many.
-  bool FitsAll(int32_t count) const {
+  // Slots of all scenes if each has `count` at most.
+  int64_t Slots(int32_t count) const {
     int64_t sum = 0;
-    bool any = false;
-    for (const Scene& scene : scenes_) {
-      sum += std::min(count, scene.size());
-      any = any || scene.size() >= count;
-    }
-    return any && sum <= picker_.room();
+    for (const Scene& scene : scenes_) sum += std::min(count, scene.size());
+    return sum;
   }
   // Median + z robust standard deviations of the finite ones among `values`.
   float Threshold(std::span<const float> values) {
