@@ -305,7 +305,8 @@ class WeirPolicy : public Policy {
 extern const PolicyInfo kWeir;
 const PolicyInfo kWeir = {
     .name = "weir",
-    .summary = "keeps the newest tokens, and older ones that were surprising or get far more attention than the rest",
+    .summary =
+        "keeps the newest tokens, older ones that were far more surprising than the rest, and rows of older scenes",
     .paper = "StreamingLLM, InfiniPot, Inf-MLLM and SnapKV combined",
     .options = kOptions,
     .make = [](const PolicyOptions& options) -> Result<std::unique_ptr<Policy>> {
