@@ -10,8 +10,6 @@
 // read, weights and the slots it attends to, at that rate: all that is stored at a cycle's first step, at the others
 // the text and a share CORE (default 0.3) of the picture. Values of weights and rows do not matter:
 // tools/shapes/random_weights.py makes a MODEL.
-#include <time.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -24,17 +22,12 @@
 #include "base/rng.h"
 #include "engine/loaded_model.h"
 #include "engine/session.h"
+#include "processor_time.h"
 
 namespace weir {
 namespace {
 
 constexpr size_t kBefore = 40, kAfter = 24;
-
-double ProcessSeconds() {
-  timespec now = {};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
 
 [[noreturn]] void Fail(const Status& status) {
   std::fprintf(stderr, "picture_answer_bench: %s\n", status.message().c_str());

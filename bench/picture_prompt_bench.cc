@@ -9,8 +9,6 @@
 // Values of weights and rows do not matter: tools/shapes/random_weights.py makes a MODEL. `operations` is what the
 // products of the layers and attention of so many rows need, all rows against those that the last layer holds: POLICY
 // should drop nothing else when the prompt ends (a_vl:S=1,C=1,P=0.9).
-#include <time.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -21,17 +19,12 @@
 #include "base/rng.h"
 #include "engine/loaded_model.h"
 #include "engine/session.h"
+#include "processor_time.h"
 
 namespace weir {
 namespace {
 
 constexpr size_t kBefore = 40, kAfter = 24;
-
-double ProcessSeconds() {
-  timespec now = {};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
 
 // Multiplications of n rows in one layer.
 double LayerWork(const ModelConfig& config, double n) {

@@ -7,8 +7,6 @@
 // CHUNKS chunks of a quarter of the pot, at most 256 tokens, in turns; evictions count. One thread, processor time:
 // other work on the machine takes only caches and bandwidth, and from both alike. A line per round, then the ratios of
 // all rounds together. tools/shapes/random_weights.py makes a MODEL.
-#include <time.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -19,15 +17,10 @@
 #include "base/rng.h"
 #include "engine/loaded_model.h"
 #include "engine/session.h"
+#include "processor_time.h"
 
 namespace weir {
 namespace {
-
-double ProcessSeconds() {
-  timespec now = {};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
 
 [[noreturn]] void Fail(const Status& status) {
   std::fprintf(stderr, "policy_turns_bench: %s\n", status.message().c_str());

@@ -11,13 +11,13 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
+#include "processor_time.h"
 #include "recall/archive.h"
 #include "recall/selectors/selector.h"
 
@@ -53,13 +53,6 @@ void DropPages(const std::string& folder) {
   }
 }
 
-// Of this process, which a machine that others use at the same time measures better than a clock.
-double ProcessorMs() {
-  timespec now{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return 1e3 * static_cast<double>(now.tv_sec) + 1e-6 * static_cast<double>(now.tv_nsec);
-}
-
 double Median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
@@ -77,7 +70,7 @@ int main(int argc, char** argv) {
   Archive& archive = **made;
   int64_t n = 0;
   double add_s = 0, sync_s = 0;
-  const double processor = ProcessorMs();
+  const double processor = ProcessSeconds();
   {
     std::ifstream file(argv[1]);
     for (std::string line; std::getline(file, line); ++n) {
@@ -91,7 +84,7 @@ int main(int argc, char** argv) {
       add_s += SecondsSince(start);
     }
   }
-  const double add_processor_s = (ProcessorMs() - processor) / 1e3;
+  const double add_processor_s = ProcessSeconds() - processor;
   const auto start = Clock::now();
   archive.SavePoint();
   sync_s = SecondsSince(start);
@@ -115,7 +108,7 @@ int main(int argc, char** argv) {
     for (const std::string& question : Lines(argv[2])) {
       if (cold) DropPages(options.dir);
       auto begun = Clock::now();
-      double from = ProcessorMs();
+      double from = 1e3 * ProcessSeconds();
       RecallQuery query;
       query.text = question;
       query.held_from = INT64_MAX;
@@ -123,17 +116,17 @@ int main(int argc, char** argv) {
       const auto found = selector->Select(query, archive);
       if (!found.ok()) return Die(found.status());
       ask_ms.push_back(MillisecondsSince(begun));
-      ask_processor_ms.push_back(ProcessorMs() - from);
+      ask_processor_ms.push_back(1e3 * ProcessSeconds() - from);
       n_found += std::ssize(*found);
       if (cold) DropPages(options.dir);
       begun = Clock::now();
-      from = ProcessorMs();
+      from = 1e3 * ProcessSeconds();
       if (const Status status = archive.Scan(archive.begin(), [](BlockPlace, const Block&) { return true; });
           !status.ok()) {
         return Die(status);
       }
       walk_ms.push_back(MillisecondsSince(begun));
-      walk_processor_ms.push_back(ProcessorMs() - from);
+      walk_processor_ms.push_back(1e3 * ProcessSeconds() - from);
     }
     std::printf(
         "%s: a question %.1f ms (median; most %.1f), %.1f ms of processor, one pass that only reads %.1f ms, %.1f of "
