@@ -24,7 +24,8 @@ struct ScenesArgs {
   DType type = DType::kF16;
   int64_t n_slots = 0, head_dim = 0;
   float change = 0;
-  // [n_slots]: kNotInScene, or 0 .. 65535 + kBeginsFrame. Slots of a frame follow one another, places ascending.
+  // [n_slots]: kNotInScene, or a place of 0 to 65,535, with kBeginsFrame added at a frame's first slot. Slots of a
+  // frame follow one another, places ascending.
   const int32_t* places = nullptr;
   float* out = nullptr;  // [n_slots]
 };
