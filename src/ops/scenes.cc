@@ -43,12 +43,11 @@ void Scenes(const ScenesArgs& args) {
     for (int64_t s = begin; s < end; ++s) {
       const int32_t here = place[s] % kBeginsFrame;
       while (at < first_end && place[at] % kBeginsFrame < here) ++at;
-      args.out[s] = 1;
-      if (at == first_end || place[at] % kBeginsFrame != here) continue;
-      const bool changed = Differ(args, s, at);
-      ++n_common;
+      const bool common = at < first_end && place[at] % kBeginsFrame == here;
+      const bool changed = common && Differ(args, s, at);
+      n_common += common;
       n_changed += changed;
-      if (!changed) args.out[s] = -1;
+      args.out[s] = changed ? 1 : -1;
     }
     const bool begins = 2 * n_changed >= n_common;
     if (begins) ++scene, first_begin = begin, first_end = end;

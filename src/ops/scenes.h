@@ -4,8 +4,10 @@
 // place has changed if 1 - cos of its key and the first frame's key there is above `change`. Comparing with the first
 // frame, not with the last one, a slow pan becomes several scenes.
 //
-// One number per slot: 0 for text, k for a slot of scene k (1 is the oldest) that its first frame did not show, those
-// of the first frame among them, and -k for one that shows what the first frame has at its place.
+// One number per slot: 0 for text, k for a slot of the first frame of scene k (1 is the oldest) or one that differs
+// from the first frame's at its place, and -k for one that shows what the first frame has there. A place that the first
+// frame no longer holds it did show before a selection took it: -k as well, or the frames after it would bring back
+// what was chosen against, and crowd out the frame that the words before a scene are about.
 //
 // F32 keys, dequantised and un-rotated; a zero key has cosine 0 with all others.
 #pragma once

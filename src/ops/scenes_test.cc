@@ -41,10 +41,16 @@ TEST(Scenes, TheFirstFrameIsWhatOthersAreComparedWith) {
 }
 
 TEST(Scenes, OnlyCommonPlacesAreCompared) {
-  // Place 4 is in both and changes; 0 and 65535 are in one each. Without a common place a scene begins.
+  // Place 4 is in both and changes, or does not; 0 and 65535 are in one each. Without a common place a scene begins.
   EXPECT_EQ(Scenes({1, 0, 1, 0, 0, 1, 1, 0}, {kBegin, 4, kBegin + 4, 65535}), (std::vector<float>{1, 1, 2, 2}));
-  EXPECT_EQ(Scenes({1, 0, 1, 0, 1, 0, 1, 0}, {kBegin, 4, kBegin + 4, 65535}), (std::vector<float>{1, 1, -1, 1}));
+  EXPECT_EQ(Scenes({1, 0, 1, 0, 1, 0, 1, 0}, {kBegin, 4, kBegin + 4, 65535}), (std::vector<float>{1, 1, -1, -1}));
   EXPECT_EQ(Scenes({1, 0, 1, 0}, {kBegin + 3, kBegin + 4}), (std::vector<float>{1, 2}));
+}
+
+TEST(Scenes, WhatTheFirstFrameLostDoesNotComeBackWithALaterOne) {
+  // Two frames of places 0 to 4; of the first, 1 and 3 were dropped. Of the second only place 2 changed.
+  EXPECT_EQ(Scenes({1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 0, 1, 1, 0, 1, 0}, {kBegin, 2, 4, kBegin, 1, 2, 3, 4}),
+            (std::vector<float>{1, 1, 1, -1, -1, 1, -1, -1}));
 }
 
 TEST(Scenes, TextIsInNoneAndEndsNone) {

@@ -63,10 +63,10 @@ WEIR_KERNEL void FindScenes(ScenesCall call) {
     float n_common = 0, n_changed = 0;  // counts: exact far beyond any pot
     for (int64_t s = begin + WarpIdx(); s < end; s += NumWarps()) {
       const int64_t at = Find(call, first_begin, first_end, call.place[s] % kBeginsFrame);
-      const bool changed = at < 0 || Differ(call, s, at);
+      const bool changed = at >= 0 && Differ(call, s, at);
       if (Lane() == 0) {
         n_common += at >= 0;
-        n_changed += at >= 0 && changed;
+        n_changed += changed;
         call.out[s] = changed ? 1 : -1;
       }
     }
