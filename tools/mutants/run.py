@@ -88,7 +88,7 @@ def cases_that_fit(cases: list[str], stem: str, seconds: float, most: float) -> 
 class Build:
     """A build folder that is up to date, and its test programs."""
 
-    def __init__(self, folder: Path, most_seconds_of_one: float):
+    def __init__(self, folder: Path, most_seconds_of_one: float, without: tuple[str, ...] = ()):
         self.folder, self.most_seconds_of_one = folder, most_seconds_of_one
         commands = folder / "compile_commands.json"
         if not commands.exists():
@@ -99,8 +99,8 @@ class Build:
         for test in listed["tests"]:
             slow = any(p["name"] == "LABELS" and "slow" in p["value"] for p in test["properties"])
             program = Path(test.get("command", [""])[0])
-            starts_weir = test["name"].startswith(START_WEIR)
-            if program.name == test["name"] and not slow and not starts_weir and program.exists():
+            left_out = test["name"].startswith(START_WEIR + without)
+            if program.name == test["name"] and not slow and not left_out and program.exists():
                 self.programs[test["name"]] = program
         if not self.programs:
             sys.exit("mutants: error: the build has no tests: scripts/build release all")
@@ -359,6 +359,7 @@ def main() -> None:
     parser.add_argument("--build", type=Path, default=ROOT / "build/release", help="up to date, with all tests")
     parser.add_argument("--most-seconds", type=float, default=60, help="for the tests of one mutant")
     parser.add_argument("--most-seconds-of-one", type=float, default=12, help="of longer programs some cases run")
+    parser.add_argument("--without", default="", help="programs whose names begin so are left out: conformance_,eval_")
     parser.add_argument("--minutes", type=float, default=1e9, help="no mutant is begun after so many")
     parser.add_argument("--jobs", type=int, default=2)
     args = parser.parse_args()
@@ -366,7 +367,8 @@ def main() -> None:
     rows = read_rows(args.out)
     if args.n > 0 or args.at:
         head = run("git", "-C", str(ROOT), "rev-parse", "HEAD", check=True).stdout.strip()
-        runner = Runner(Build(args.build.resolve(), args.most_seconds_of_one), args.most_seconds)
+        without = tuple(name for name in args.without.split(",") if name)
+        runner = Runner(Build(args.build.resolve(), args.most_seconds_of_one, without), args.most_seconds)
         if args.at:
             at, line = args.at.rsplit(":", 1)
             drawn = ((Path(at), m) for m in mutants_of((ROOT / at).read_text()) if m.old != m.new)
