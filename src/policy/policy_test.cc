@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
 #include <string>
 
 namespace weir {
@@ -127,6 +128,25 @@ TEST(PolicyTable, DefaultsAreWithinTheirRangesAndMakeAPolicy) {
         EXPECT_LE(target, n_slots - n_coming) << info->name;
         EXPECT_GE(target, std::min(0, n_slots - n_coming)) << info->name;
       }
+    }
+  }
+}
+
+// A share of the pot, of the kept slots or of attention is one of the whole: none of it to all of it.
+TEST(PolicyTable, SharesEndAtTheWhole) {
+  const std::set<std::string> no_shares = {
+      "inf_mllm b", "keyformer tau", "keyformer tau_end", "streaming_vlm seconds", "weir b", "weir saddle", "weir z"};
+  for (const PolicyInfo* info : AllPolicyInfos()) {
+    for (const PolicyOptionInfo& option : info->options) {
+      const std::string name = std::string(info->name) + " " + std::string(option.key);
+      if (option.text != nullptr || option.integral || no_shares.contains(name)) continue;
+      EXPECT_EQ(option.max, 1) << name;
+      const bool some = std::string(option.key) == "ratio" || name == "infinipot_v recent";
+      EXPECT_EQ(option.min, some ? 0.01 : 0) << name;
+      const std::string spec = std::string(info->name) + ":" + std::string(option.key) + "=";
+      EXPECT_TRUE(ParsePolicySpec(spec + "1").ok()) << name;
+      EXPECT_FALSE(ParsePolicySpec(spec + "1.001").ok()) << name;
+      EXPECT_FALSE(ParsePolicySpec(spec + "-0.001").ok()) << name;
     }
   }
 }

@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 #include <httplib.h>
 #include <netinet/in.h>
@@ -15,7 +16,10 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <system_error>
 
 #include "support/build_paths.h"
 #include "support/golden.h"
@@ -39,6 +43,18 @@ httplib::Headers HeadersOf(const std::string& key) {
   httplib::Headers headers;
   if (!key.empty()) headers.emplace("Authorization", "Bearer " + key);
   return headers;
+}
+
+// Whether every thread of the process sleeps: it waits for something, and is neither stopped nor short of a processor.
+bool IsAsleep(pid_t process) {
+  std::error_code error;
+  for (const auto& thread : std::filesystem::directory_iterator(fmt::format("/proc/{}/task", process), error)) {
+    std::ifstream file(thread.path() / "stat");
+    const std::string text((std::istreambuf_iterator<char>(file)), {});
+    const size_t at = text.rfind(") ");
+    if (at != text.npos && text[at + 2] != 'S' && text[at + 2] != 'Z') return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -87,14 +103,22 @@ ServerProcess::ServerProcess(const std::vector<std::string>& more, const std::st
   close(ends[1]);
   err_ = ends[0];
   std::string said;
+  int waits = 0, asleep = 0;  // tenths of a second, and those in which it did not want to run
   for (char c; port_ == 0;) {
     pollfd fd{err_, POLLIN, 0};
-    if (poll(&fd, 1, 60000) <= 0 || read(err_, &c, 1) != 1) break;
+    const int ready = poll(&fd, 1, 100);
+    if (ready == 0 && waits < 9000 && asleep < 600) {
+      ++waits, asleep += IsAsleep(child_);
+      continue;
+    }
+    if (ready <= 0 || read(err_, &c, 1) != 1) break;
     said += c;
     const size_t at = said.find("http://127.0.0.1:");
     if (c == '\n' && at != std::string::npos) port_ = std::atoi(said.c_str() + at + 17);
   }
-  if (port_ == 0) ADD_FAILURE() << "the server does not serve: " << said;
+  if (port_ == 0) {
+    ADD_FAILURE() << "the server does not serve; of " << waits / 10 << " s it slept " << asleep / 10 << ": " << said;
+  }
 }
 
 ServerProcess::~ServerProcess() {

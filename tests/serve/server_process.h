@@ -26,8 +26,9 @@ struct HttpAnswer {
 
 class ServerProcess {
  public:
-  // Runs `weir serve -m MODEL --port 0` and `more`, and waits until it serves. Tests fail when it does not. MODEL is
-  // one of tests/golden/models, or a path.
+  // Runs `weir serve -m MODEL --port 0` and `more`, and waits until it serves. Tests fail when it does not, or sleeps
+  // for a minute before it does; time in which it was stopped or had no processor is nobody's fault. MODEL is one of
+  // tests/golden/models, or a path.
   explicit ServerProcess(const std::vector<std::string>& more = {}, const std::string& model = "llama");
   ~ServerProcess();
   ServerProcess(const ServerProcess&) = delete;

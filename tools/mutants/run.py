@@ -88,7 +88,7 @@ def cases_that_fit(cases: list[str], stem: str, seconds: float, most: float) -> 
 class Build:
     """A build folder that is up to date, and its test programs."""
 
-    def __init__(self, folder: Path, most_seconds_of_one: float):
+    def __init__(self, folder: Path, most_seconds_of_one: float, without: tuple[str, ...] = ()):
         self.folder, self.most_seconds_of_one = folder, most_seconds_of_one
         commands = folder / "compile_commands.json"
         if not commands.exists():
@@ -99,8 +99,8 @@ class Build:
         for test in listed["tests"]:
             slow = any(p["name"] == "LABELS" and "slow" in p["value"] for p in test["properties"])
             program = Path(test.get("command", [""])[0])
-            starts_weir = test["name"].startswith(START_WEIR)
-            if program.name == test["name"] and not slow and not starts_weir and program.exists():
+            left_out = test["name"].startswith(START_WEIR + without)
+            if program.name == test["name"] and not slow and not left_out and program.exists():
                 self.programs[test["name"]] = program
         if not self.programs:
             sys.exit("mutants: error: the build has no tests: scripts/build release all")
@@ -182,16 +182,42 @@ class Build:
             self.cases[name] = out
         return out
 
+    def seconds(self, name: str) -> float:
+        """What the program takes: as CTest says, or as it takes here without a mutant."""
+        with self.lock:
+            if name in self.usual:
+                return self.usual[name]
+        most = 2 * self.most_seconds_of_one
+        with tempfile.TemporaryDirectory(prefix="weir_mutant_") as where, open(f"{where}/out", "w+") as out:
+            program = self.programs[name]
+            process = subprocess.Popen(
+                [str(program)], cwd=program.parent, env=self.environment(Path(where)), stdin=subprocess.DEVNULL,
+                stdout=out, stderr=subprocess.STDOUT, preexec_fn=lambda: limit(most),
+            )  # fmt: skip
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            seconds = usage.ru_utime + usage.ru_stime
+            if process.returncode < 0:  # it takes longer: so many cases ended
+                out.seek(0)
+                ended = out.read().count("[       OK ]")
+                seconds *= len(self.cases_of(name)) / max(ended, 0.5)
+        with self.lock:
+            self.usual[name] = seconds
+        return seconds
+
+    def environment(self, where: Path) -> dict[str, str]:
+        return os.environ | {"TMPDIR": str(where), "TEST_TMPDIR": f"{where}/"}
+
     def test(self, name: str, stem: str) -> Test | None:
         """The program, or so many cases of it as fit."""
-        seconds = self.usual[name]
+        seconds = self.seconds(name)
         if seconds <= self.most_seconds_of_one:
             return Test(name, seconds)
         cases, takes = cases_that_fit(self.cases_of(name), stem, seconds, self.most_seconds_of_one)
         return Test(name, takes, ":".join(cases)) if cases and takes <= 2 * self.most_seconds_of_one else None
 
     def passes(self, test: Test, program: Path, most_seconds: float, where: Path) -> bool:
-        environment = os.environ | {"TMPDIR": str(where), "TEST_TMPDIR": f"{where}/"}
+        environment = self.environment(where)
         if test.cases:
             environment |= {"GTEST_FILTER": test.cases}
         try:
@@ -205,11 +231,10 @@ class Build:
         return done.returncode in (0, 77)
 
     def costs(self) -> dict[str, float]:
-        """As CTest has measured them in this build folder; a guess for those that it has not run."""
+        """As CTest has measured them in this build folder."""
         file = self.folder / "Testing/Temporary/CTestCostData.txt"
         rows = [line.split() for line in file.read_text().splitlines()] if file.exists() else []
-        known = {row[0]: float(row[2]) for row in rows if len(row) == 3}
-        return {name: known.get(name) or 1.0 for name in self.programs}
+        return {row[0]: float(row[2]) for row in rows if len(row) == 3 and float(row[2]) > 0}
 
     def is_sound(self, test: Test, where: Path) -> bool:
         """Whether the test passes without a mutant: only then its failure says something."""
@@ -240,14 +265,14 @@ class Runner:
         self.killers = collections.defaultdict(collections.Counter)  # of a source's mutants
         self.lock = threading.Lock()
 
-    def order(self, path: Path) -> list[Test]:
-        out = []
+    def order(self, path: Path) -> list[str]:
+        """Names of programs."""
+        out, usual = [], dict(self.build.usual)
         for names in self.build.tests_of(path):
-            tests = [test for name in names if (test := self.build.test(name, path.stem))]
-            out += sorted(tests, key=lambda test: (path.parts[1] not in test.name, test.seconds, test.name))
+            out += sorted(names, key=lambda name: (path.parts[1] not in name, usual.get(name, 1.0), name))
         with self.lock:
             killed = dict(self.killers[path])
-        return sorted(out, key=lambda test: -killed.get(test.name, 0))
+        return sorted(out, key=lambda name: -killed.get(name, 0))
 
     def verdict(self, path: Path, mutant: Mutant) -> tuple[str, str]:
         """killed, survived, refused or same; and the test that noticed."""
@@ -257,8 +282,9 @@ class Runner:
             if made is None:
                 return "refused", ""
             left = self.most_seconds
-            for test in self.order(path):
-                if test.seconds > left:
+            for name in self.order(path):
+                test = self.build.test(name, path.stem)
+                if test is None or test.seconds > left:
                     continue
                 left -= test.seconds
                 program = self.build.link(test.name, made, where)
@@ -333,6 +359,7 @@ def main() -> None:
     parser.add_argument("--build", type=Path, default=ROOT / "build/release", help="up to date, with all tests")
     parser.add_argument("--most-seconds", type=float, default=60, help="for the tests of one mutant")
     parser.add_argument("--most-seconds-of-one", type=float, default=12, help="of longer programs some cases run")
+    parser.add_argument("--without", default="", help="programs whose names begin so are left out: conformance_,eval_")
     parser.add_argument("--minutes", type=float, default=1e9, help="no mutant is begun after so many")
     parser.add_argument("--jobs", type=int, default=2)
     args = parser.parse_args()
@@ -340,7 +367,8 @@ def main() -> None:
     rows = read_rows(args.out)
     if args.n > 0 or args.at:
         head = run("git", "-C", str(ROOT), "rev-parse", "HEAD", check=True).stdout.strip()
-        runner = Runner(Build(args.build.resolve(), args.most_seconds_of_one), args.most_seconds)
+        without = tuple(name for name in args.without.split(",") if name)
+        runner = Runner(Build(args.build.resolve(), args.most_seconds_of_one, without), args.most_seconds)
         if args.at:
             at, line = args.at.rsplit(":", 1)
             drawn = ((Path(at), m) for m in mutants_of((ROOT / at).read_text()) if m.old != m.new)

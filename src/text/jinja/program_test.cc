@@ -289,6 +289,9 @@ TEST(JinjaProgram, OutputIsBounded) {
 TEST(JinjaProgram, NumbersOfTextAndFractions) {
   EXPECT_EQ(TextOf("{{ 3.9 | int }} {{ -3.9 | int }} {{ '2.5' | int }} {{ '0x1f' | int(base=16) }}"), "3 -3 2 31");
   EXPECT_EQ(TextOf("{{ 1e30 | int(7) }} {{ -1e30 | int(7) }} {{ '1e30' | int(7) }} {{ 'x' | int }}"), "7 7 7 0");
+  // The sign and the mark of a base come first; an underscore may follow, and stand between digits.
+  EXPECT_EQ(TextOf("{{ '-0x_1f' | int(7, 16) }} {{ ' +0b1_1 ' | int(7, 2) }} {{ '0O17' | int(7, 8) }}"), "-31 3 15");
+  EXPECT_EQ(TextOf("{{ '0x__f' | int(7, 16) }} {{ '0x' | int(7, 16) }} {{ '0x1' | int(7, 8) }}"), "7 7 7");
 }
 
 TEST(JinjaProgram, TellsWhatIsMissing) {
