@@ -6,8 +6,8 @@
 //
 // One number per slot: 0 for text, k for a slot of the first frame of scene k (1 is the oldest) or one that differs
 // from the first frame's at its place, and -k for one that shows what the first frame has there. A place that the first
-// frame no longer holds it did show before a selection took it: -k as well, or the frames after it would bring back
-// what was chosen against, and crowd out the frame that the words before a scene are about.
+// frame no longer holds counts as shown: it was, until a selection dropped it. Otherwise later frames would bring back
+// what was chosen against, at the expense of the first frame, which the words before a scene are about.
 //
 // F32 keys, dequantised and un-rotated; a zero key has cosine 0 with all others.
 #pragma once
