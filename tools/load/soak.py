@@ -121,7 +121,6 @@ class Stream:
         self.seen = client.call("GET", path)["seen"]
         client.call("DELETE", path)
 
-
     def live_rounds(self):
         client, kept = self.client, self.client.connection()
         text = self.number // 2  # of every two streams
