@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """python3 -m unittest tools.mutants.mutants_test; needs Debian's python3-clang-14."""
 
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -8,13 +9,21 @@ import tempfile
 import unittest
 from pathlib import Path
 
+if not importlib.util.find_spec("clang"):
+    raise unittest.SkipTest("no clang.cindex")
+
+from tools.mutants.mutate import HEADER, SOURCE, Mutant, mutants_of, on_line, with_mutants
 from tools.mutants.run import spread
 
-try:
-    from tools.mutants.mutate import HEADER, SOURCE, Mutant, mutants_of, on_line, with_mutants
-except ImportError:
-    raise unittest.SkipTest("OK (skipped=1): no clang.cindex") from None
-
+MAIN = """
+int main() {
+  int sum = n_called = 0;
+  for (int a = 0; a < 6; a++) {
+    for (int b = 1; b < 4; b++) sum = sum * 7 + F(a, b, false) + n_called;
+  }
+  return sum & 127;
+}
+"""
 SOURCE_TEXT = """\
 // a < b
 #include <algorithm>
@@ -45,8 +54,9 @@ class MutantsTest(unittest.TestCase):
         found = {(m.line, m.old, m.new) for m in all_of(SOURCE_TEXT)}
         for place in [
             (9, "<", "<="), (9, "<", ">="), (9, "&&", "||"), (9, "!", ""), (9, "a < b && !on", "!(a < b && !on)"),
-            (9, "0", "1"), (10, "on", "!(on)"), (10, "on = Next(a)", ""), (11, ">", ">="), (11, "2", "3"), (11, "Next(n)", ""),
-            (12, "std::min", "std::max"), (13, "+", "-"), (14, "on", "!(on)"), (14, "*", "/"), (14, "-", "+"),
+            (9, "0", "1"), (10, "on", "!(on)"), (10, "on = Next(a)", ""), (11, ">", ">="), (11, "2", "3"),
+            (11, "Next(n)", ""), (12, "std::min", "std::max"),
+            (13, "+", "-"), (14, "on", "!(on)"), (14, "*", "/"), (14, "-", "+"),
             (7, "+=", "-="), (7, "n_called += 1", ""), (7, "1", "0"), (7, "1", "2"),
         ]:  # fmt: skip
             self.assertIn(place, found)
@@ -57,7 +67,6 @@ class MutantsTest(unittest.TestCase):
     def test_one_of_many_holds(self):
         mutants = dict(enumerate(all_of(SOURCE_TEXT), 1))
         text = with_mutants(SOURCE_TEXT.encode(), mutants)
-        main = "int main() { int sum = n_called = 0; for (int a = 0; a < 6; a++) for (int b = 1; b < 4; b++) sum = sum * 7 + F(a, b, false) + n_called; return sum & 127; }\n"
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             (folder / "base").mkdir()
@@ -66,12 +75,16 @@ class MutantsTest(unittest.TestCase):
             compiler = os.environ.get("CXX") or shutil.which("c++") or shutil.which("clang++")
             left = dict(mutants)
             while True:
-                (folder / "x.cc").write_bytes(with_mutants(SOURCE_TEXT.encode(), left) + main.encode())
+                (folder / "x.cc").write_bytes(with_mutants(SOURCE_TEXT.encode(), left) + MAIN.encode())
                 words = [compiler, "-std=c++20", "-w", f"-I{folder}", "x.cc", "mutant.cc", "-o", "x"]
                 told = subprocess.run(words, cwd=folder, capture_output=True, text=True)
                 if told.returncode == 0:
                     break
-                lines = [int(row.split(":")[1]) for row in told.stderr.splitlines() if row.startswith("x.cc:") and "error" in row]
+                lines = [
+                    int(row.split(":")[1])
+                    for row in told.stderr.splitlines()
+                    if row.startswith("x.cc:") and "error" in row
+                ]
                 gone = set().union(*(on_line(text, line) for line in lines))
                 self.assertTrue(gone, told.stderr)
                 left = {n: m for n, m in left.items() if n not in gone}

@@ -6,7 +6,7 @@
 
 A mutant is another expression at one place: another operator, constant or condition, or a statement left out. In the
 text that with_mutants() writes each place asks at run time which one holds (weir_mutant.h, below):
-`(::weir_mutant::On(2) ? (a <= b) : (a < b))`. libclang (Debian's python3-clang-14) says where expressions begin and end.
+`(::weir_mutant::On(2) ? (a <= b) : (a < b))`. libclang (Debian's python3-clang-14) says where expressions are.
 Constant expressions and what a macro wrote have none here. What does not compile, the caller leaves out (on_line()).
 """
 
@@ -224,9 +224,11 @@ class Finder:
 
     def add(self, cursor, kind: str, old: str, new: str, cast: str, after: str, at: int | None = None) -> None:
         start, end = cursor.extent.start.offset, cursor.extent.end.offset
-        inside_macro = any(start < last and first < end and not (start < first and last <= end or start <= first and last < end)
-                           for first, last in self.macros)  # fmt: skip
-        if inside_macro or not self.is_here(cursor):
+        for first, last in self.macros:
+            contains = start <= first and last <= end and (start, end) != (first, last)
+            if start < last and first < end and not contains:
+                return
+        if not self.is_here(cursor):
             return
         place = start if at is None else at + len(self.text[at:]) - len(self.text[at:].lstrip())
         line = self.text.count(b"\n", 0, place) + 1
@@ -241,9 +243,9 @@ def mutants_of(path: Path, flags: list[str], text: bytes) -> list[Mutant]:
 
 
 def with_mutants(text: bytes, mutants: dict[int, Mutant]) -> bytes:
-    """The source with all of them. Those inside another's place stand in its expression as it is: only one ever holds."""
+    """The source with all of them. Those inside another's place stand in its expression as it is: only one holds."""
     places = collections.defaultdict(list)
-    for n, mutant in sorted(mutants.items(), key=lambda item: (item[1].cast == "void", item[0])):  # which is the outermost
+    for n, mutant in sorted(mutants.items(), key=lambda item: (item[1].cast == "void", item[0])):  # void: outermost
         places[mutant.start, -mutant.end].append((n, mutant))
     ordered = [(start, -end, found) for (start, end), found in sorted(places.items())]
 
@@ -259,7 +261,8 @@ def with_mutants(text: bytes, mutants: dict[int, Mutant]) -> bytes:
             start = last
         yield text[start:end]
 
-    return re.sub(rb"^#include ", b'#include "base/weir_mutant.h"\n#include ', b"".join(write(0, len(text))), 1, re.MULTILINE)
+    include = b'#include "base/weir_mutant.h"\n#include '
+    return re.sub(rb"^#include ", include, b"".join(write(0, len(text))), count=1, flags=re.MULTILINE)
 
 
 def on_line(text: bytes, line: int) -> set[int]:

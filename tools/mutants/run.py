@@ -30,6 +30,7 @@ import math
 import os
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -42,6 +43,11 @@ ROOT = Path(__file__).resolve().parents[2]
 TREE = ROOT / "build/mutants/tree"
 BUILD = TREE / "build/release"
 sys.path.insert(0, str(ROOT))
+
+try:
+    from tools.mutants.mutate import HEADER, SOURCE, Mutant, flags_of, mutants_of, on_line, with_mutants
+except ImportError:
+    sys.exit("mutants: error: apt-get install python3-clang-14, and run this with /usr/bin/python3 (WEIR_PYTHON)")
 
 FOLDERS = ["policy", "kv", "engine", "io", "text", "ops"]
 MOST_BYTES = 12 << 30  # of a test's address space
@@ -82,26 +88,25 @@ def copy_tree(mutated: dict[str, bytes]) -> None:
 
 
 def configure() -> None:
-    told = run("cmake", "--preset", "release", f"-DPython3_EXECUTABLE={sys.executable}", cwd=TREE)
+    options = [f"-DPython3_EXECUTABLE={sys.executable}"]
+    if shutil.which("ld.lld"):  # every program is linked, and lld is fast
+        options += ["-DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=lld", "-DCMAKE_SHARED_LINKER_FLAGS=-fuse-ld=lld"]
+    told = run("cmake", "--preset", "release", *options, cwd=TREE)
     if told.returncode != 0:
         sys.exit(f"mutants: error: the build cannot be configured: {told.stderr[-2000:]}")
 
 
-def places_in(name: str, flags: list[str], known: dict) -> list["Mutant"]:
+def places_in(name: str, flags: list[str], known: dict) -> list[Mutant]:
     """Of one source; `known` is what an earlier run found in the same text."""
-    from tools.mutants.mutate import Mutant, mutants_of
-
     text = (ROOT / name).read_bytes()
-    digest = hashlib.sha256(text + Path(mutants_of.__code__.co_filename).read_bytes()).hexdigest()
+    digest = hashlib.sha256(text + (ROOT / "tools/mutants/mutate.py").read_bytes()).hexdigest()
     if known.get("digest") != digest:
         found = [dataclasses.asdict(m) for m in mutants_of(TREE / name, flags, text)]
         known.update(digest=digest, mutants=found)
     return [Mutant(**m) for m in known["mutants"]]
 
 
-def all_places(names: list[str], jobs: int) -> dict[str, list["Mutant"]]:
-    from tools.mutants.mutate import flags_of
-
+def all_places(names: list[str], jobs: int) -> dict[str, list[Mutant]]:
     cache = TREE.parent / "places.json"
     known = json.loads(cache.read_text()) if cache.exists() else {}
     flags = {}
@@ -125,7 +130,7 @@ def line_of(name: str, line: int) -> str:
     return (ROOT / name).read_text().split("\n")[line - 1].strip()
 
 
-def draw(folders: list[str], seed: int, n: int, jobs: int) -> list[tuple[str, "Mutant"]]:
+def draw(folders: list[str], seed: int, n: int, jobs: int) -> list[tuple[str, Mutant]]:
     """By a hash of what is changed, so that what happens elsewhere changes nothing."""
     names = [
         str(file.relative_to(ROOT))
@@ -146,10 +151,8 @@ def draw(folders: list[str], seed: int, n: int, jobs: int) -> list[tuple[str, "M
     return [(name, m) for _, name, m in itertools.islice(filter(None, turns), n)]
 
 
-def build(drawn: dict[int, tuple[str, "Mutant"]], jobs: int) -> set[int]:
+def build(drawn: dict[int, tuple[str, Mutant]], jobs: int) -> set[int]:
     """Compiles everything; tells which mutants were left out because the compiler refuses them."""
-    from tools.mutants.mutate import HEADER, SOURCE, on_line, with_mutants
-
     out = set()
     while True:
         of_file = collections.defaultdict(dict)
