@@ -194,24 +194,31 @@ class Case:
         return f"{self.test} {self.name}".strip()
 
 
+def listed(without: tuple[str, ...]) -> dict[str, tuple[list[str], dict]]:
+    """The command and properties of each test that runs what the build made; no command for what is not made yet."""
+    out = {}
+    for test in json.loads(run("ctest", "--test-dir", str(BUILD), "--show-only=json-v1", check=True).stdout)["tests"]:
+        of = {p["name"]: p["value"] for p in test["properties"]}
+        command = test.get("command", [])
+        ours = any(str(BUILD) in word for word in command + of.get("ENVIRONMENT", [])) or not command
+        if ours and "slow" not in of.get("LABELS", []) and not test["name"].startswith(without):
+            out[test["name"]] = (command, of)
+    return out
+
+
+def targets(without: tuple[str, ...]) -> list[str]:
+    """Of the build, for these tests: a test program has the name of its test."""
+    out = set()
+    for name, (command, _) in listed(without).items():
+        out |= {name} if not command or Path(command[0]).name == name else {"weir", "weir_shared"}
+    return sorted(out)
+
+
 class Tests:
     def __init__(self, n_mutants: int, most_seconds_of_one: float, without: tuple[str, ...]):
         self.n_mutants, self.most_seconds_of_one = n_mutants, most_seconds_of_one
-        self.listed = {}
-        told = run("ctest", "--test-dir", str(BUILD), "--show-only=json-v1", check=True).stdout
-        for test in json.loads(told)["tests"]:
-            of = {p["name"]: p["value"] for p in test["properties"]}
-            words = test.get("command", []) + of.get("ENVIRONMENT", [])
-            ours = any(str(BUILD) in word for word in words)
-            if ours and "slow" not in of.get("LABELS", []) and not test["name"].startswith(without):
-                self.listed[test["name"]] = (test["command"], of)
+        self.listed = {name: told for name, told in listed(without).items() if told[0]}
         self.cases: list[Case] = []
-
-    def targets(self) -> list[str]:
-        """What has to be built for them."""
-        out = {"weir", "weir_shared"} if any(Path(c[0]).name != test for test, (c, _) in self.listed.items()) else set()
-        programs = {Path(command[0]) for command, _ in self.listed.values()}
-        return sorted(out | {str(p.relative_to(BUILD)) for p in programs if p.is_relative_to(BUILD)})
 
     def run_case(self, case: Case, environment: dict[str, str], most_seconds: float) -> tuple[bool, float]:
         """Whether it passes, and the processor time that it and its children took."""
@@ -413,10 +420,10 @@ def try_mutants(args: argparse.Namespace, rows: dict[tuple, dict]) -> None:
     else:
         found = draw(args.folders.split(","), args.seed, args.n, args.jobs)
     drawn = dict(enumerate(found, 1))
-    without = tuple(name for name in args.without.split(",") if name)
-    tests = Tests(len(drawn), args.most_seconds_of_one, without or ("-",))
-    out = build(drawn, tests.targets(), args.jobs)
+    without = tuple(name for name in args.without.split(",") if name) or ("-",)  # "-": none
+    out = build(drawn, targets(without), args.jobs)
     say(f"{len(out)} of {len(drawn)} do not compile")
+    tests = Tests(len(drawn), args.most_seconds_of_one, without)
     tests.record(args.jobs)
     trial = Trial(tests, args.most_seconds)
     head = run("git", "-C", str(ROOT), "rev-parse", "HEAD", check=True).stdout.strip()
