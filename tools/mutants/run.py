@@ -194,30 +194,31 @@ class Case:
         return f"{self.test} {self.name}".strip()
 
 
-def listed(without: tuple[str, ...]) -> dict[str, tuple[list[str], dict]]:
+def listed(chosen: str, without: str) -> dict[str, tuple[list[str], dict]]:
     """The command and properties of each test that runs what the build made; no command for what is not made yet."""
     out = {}
     for test in json.loads(run("ctest", "--test-dir", str(BUILD), "--show-only=json-v1", check=True).stdout)["tests"]:
         of = {p["name"]: p["value"] for p in test["properties"]}
         command = test.get("command", [])
         ours = any(str(BUILD) in word for word in command + of.get("ENVIRONMENT", [])) or not command
-        if ours and "slow" not in of.get("LABELS", []) and not test["name"].startswith(without):
+        named = re.search(chosen, test["name"]) and not (without and re.search(without, test["name"]))
+        if ours and named and "slow" not in of.get("LABELS", []):
             out[test["name"]] = (command, of)
     return out
 
 
-def targets(without: tuple[str, ...]) -> list[str]:
+def targets(tests: dict[str, tuple[list[str], dict]]) -> list[str]:
     """Of the build, for these tests: a test program has the name of its test."""
     out = set()
-    for name, (command, _) in listed(without).items():
+    for name, (command, _) in tests.items():
         out |= {name} if not command or Path(command[0]).name == name else {"weir", "weir_shared"}
     return sorted(out)
 
 
 class Tests:
-    def __init__(self, n_mutants: int, most_seconds_of_one: float, without: tuple[str, ...]):
+    def __init__(self, listed: dict[str, tuple[list[str], dict]], n_mutants: int, most_seconds_of_one: float):
         self.n_mutants, self.most_seconds_of_one = n_mutants, most_seconds_of_one
-        self.listed = {name: told for name, told in listed(without).items() if told[0]}
+        self.listed = {name: told for name, told in listed.items() if told[0]}
         self.cases: list[Case] = []
 
     def run_case(self, case: Case, environment: dict[str, str], most_seconds: float) -> tuple[bool, float]:
@@ -420,10 +421,9 @@ def try_mutants(args: argparse.Namespace, rows: dict[tuple, dict]) -> None:
     else:
         found = draw(args.folders.split(","), args.seed, args.n, args.jobs)
     drawn = dict(enumerate(found, 1))
-    without = tuple(name for name in args.without.split(",") if name) or ("-",)  # "-": none
-    out = build(drawn, targets(without), args.jobs)
+    out = build(drawn, targets(listed(args.tests, args.without)), args.jobs)
     say(f"{len(out)} of {len(drawn)} do not compile")
-    tests = Tests(len(drawn), args.most_seconds_of_one, without)
+    tests = Tests(listed(args.tests, args.without), len(drawn), args.most_seconds_of_one)
     tests.record(args.jobs)
     trial = Trial(tests, args.most_seconds)
     head = run("git", "-C", str(ROOT), "rev-parse", "HEAD", check=True).stdout.strip()
@@ -464,7 +464,8 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="runs those that survived again")
     parser.add_argument("--most-seconds", type=float, default=60, help="for the tests of one mutant")
     parser.add_argument("--most-seconds-of-one", type=float, default=30, help="of longer programs some cases run")
-    parser.add_argument("--without", default="", help="tests whose names begin so are left out: serve_http_,eval_")
+    parser.add_argument("--tests", default="", help="an expression, as of ctest -R: only tests whose names match run")
+    parser.add_argument("--without", default="", help="as of ctest -E: tests whose names match are left out")
     parser.add_argument("--minutes", type=float, default=1e9, help="no mutant is begun after so many")
     parser.add_argument("--jobs", type=int, default=2)
     args = parser.parse_args()
