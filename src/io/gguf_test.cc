@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -358,6 +359,10 @@ TEST_F(GgufPathTest, WrittenFilesOpen) {
   (*file)->ReleasePages();
   EXPECT_EQ(Bytes(w->data, w->data + 32), Ramp(32, 3));
   EXPECT_EQ(writer.WriteFile(Path("no/such/folder.gguf")).code(), StatusCode::kIo);
+  errno = 0;
+  const Status full = writer.WriteFile("/dev/full");
+  EXPECT_EQ(full.code(), StatusCode::kIo);
+  EXPECT_NE(full.message().find(std::strerror(ENOSPC)), std::string::npos) << full.message();
 }
 
 TEST_F(GgufPathTest, WhatIsNoFileIsRefused) {

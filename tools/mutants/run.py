@@ -10,10 +10,10 @@ that should notice.
 One build holds all mutants that were drawn (mutate.py): a copy of the tree in build/mutants, with a build folder of its
 own. There WEIR_MUTANT=n says which one holds, for a test and for every `weir` that it starts. Each case of each test
 program runs once with none, which tells how long it takes and which mutants it reaches. Then each mutant gets the
-cases that reach it: those that have killed a mutant of the same source before, those of the source's folder, then one
-of each program in turn; quick ones first, until one fails, crashes or takes ten times as long, or --most-seconds of
-them have passed. Time is processor time; of a program that takes more than --most-seconds-of-one, evenly spread cases
-run, as many as fit. A mutant that no case reaches survives without a run.
+cases that reach it: two that have killed mutants of the same source before, those of the source's folder, then the
+others, quick programs first; until one fails, crashes or takes ten times as long, or --most-seconds of them have
+passed, a quarter of it in one program. Time is processor time; of a program that takes more than
+--most-seconds-of-one, evenly spread cases run, as many as fit. A mutant that no case reaches survives without a run.
 
 Folders take turns; within one, every possible mutant is as likely. The same seed draws the same mutants, whatever
 changed elsewhere; those that --out has already are not run again. What does not compile is left out.
@@ -51,6 +51,7 @@ except ImportError:
 
 FOLDERS = ["policy", "kv", "engine", "io", "text", "ops"]
 MOST_BYTES = 12 << 30  # of a test's address space
+MOST_CASES = 400  # that are named in one command
 
 
 def run(*command: str, **options) -> subprocess.CompletedProcess:
@@ -153,7 +154,9 @@ def draw(folders: list[str], seed: int, n: int, jobs: int) -> list[tuple[str, Mu
 
 def build(drawn: dict[int, tuple[str, Mutant]], targets: list[str], jobs: int) -> set[int]:
     """Compiles what the tests need; tells which mutants were left out because the compiler refuses them."""
-    out = set()
+    cache = TREE.parent / "refused.json"  # of an earlier run
+    refused = {tuple(key) for key in json.loads(cache.read_text())} if cache.exists() else set()
+    out = {n for n, (name, mutant) in drawn.items() if (name, *dataclasses.astuple(mutant)) in refused}
     while True:
         of_file = collections.defaultdict(dict)
         for n, (name, mutant) in drawn.items():
@@ -167,6 +170,9 @@ def build(drawn: dict[int, tuple[str, Mutant]], targets: list[str], jobs: int) -
         say(f"builds with {len(drawn) - len(out)} mutants in {len(of_file)} sources")
         told = run("ninja", "-C", str(BUILD), "-j", str(jobs), "-k", "0", *targets)
         if told.returncode == 0:
+            cache.write_text(
+                json.dumps([(name, *dataclasses.astuple(mutant)) for n, (name, mutant) in drawn.items() if n in out])
+            )
             return out
         errors = re.findall(r"(\S*src/\w[\w/.-]*\.cc):(\d+):\d+: (?:\S*\[\w*)*(?:fatal )?error", told.stdout)
         errors = {(path[path.index("src/") :], int(line)) for path, line in errors}
@@ -221,20 +227,25 @@ class Tests:
         self.listed = {name: told for name, told in listed.items() if told[0]}
         self.cases: list[Case] = []
 
-    def run_case(self, case: Case, environment: dict[str, str], most_seconds: float) -> tuple[bool, float]:
-        """Whether it passes, and the processor time that it and its children took."""
-        command, of = self.listed[case.test]
+    def run_cases(self, cases: list[Case], environment: dict[str, str], most_seconds: float) -> tuple[str, float]:
+        """Of one test: which case fails first ("": none does), and the processor time of all with their children."""
+        command, of = self.listed[cases[0].test]
         environment = os.environ | dict(pair.split("=", 1) for pair in of.get("ENVIRONMENT", [])) | environment
-        command = [*command, f"--gtest_filter={case.name}"] if case.name else command
+        if cases[0].name:
+            command = [*command, "--gtest_fail_fast", "--gtest_filter=" + ":".join(case.name for case in cases)]
         with tempfile.TemporaryDirectory(prefix="weir_mutant_", ignore_cleanup_errors=True) as where:
-            process = subprocess.Popen(
-                command, cwd=of.get("WORKING_DIRECTORY", BUILD), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL, env=environment | {"TMPDIR": where, "TEST_TMPDIR": f"{where}/"},
-                preexec_fn=lambda: limit(most_seconds), start_new_session=True,
-            )  # fmt: skip
-            status, seconds = wait(process, 3 * most_seconds + 30)
+            with open(f"{where}/out", "wb") as out:
+                process = subprocess.Popen(
+                    command, cwd=of.get("WORKING_DIRECTORY", BUILD), stdin=subprocess.DEVNULL, stdout=out,
+                    stderr=subprocess.DEVNULL, env=environment | {"TMPDIR": where, "TEST_TMPDIR": f"{where}/"},
+                    preexec_fn=lambda: limit(most_seconds), start_new_session=True,
+                )  # fmt: skip
+                status, seconds = wait(process, 3 * most_seconds + 30)
             end_group(process.pid)  # servers that it left
-        return status in (0, of.get("SKIP_RETURN_CODE", 0)), seconds
+            if status in (0, of.get("SKIP_RETURN_CODE", 0)):
+                return "", seconds
+            begun = re.findall(r"^\[ RUN      \] (\S+)", Path(where, "out").read_text(errors="replace"), re.MULTILINE)
+        return begun[-1] if begun else cases[0].name or cases[0].test, seconds
 
     def names_of(self, test: str) -> list[str]:
         """The cases of a test program; one without a name for other tests."""
@@ -282,10 +293,10 @@ class Tests:
         with tempfile.NamedTemporaryFile(prefix="weir_seen_") as marks:
             marks.write(bytes(self.n_mutants + 1))
             marks.flush()
-            passes, seconds = self.run_case(case, {"WEIR_MUTANT_SEEN": marks.name}, 600)
+            failed, seconds = self.run_cases([case], {"WEIR_MUTANT_SEEN": marks.name}, 600)
             marks.seek(0)
             seen = [n for n, byte in enumerate(marks.read()) if byte]
-        return {"name": case.name, "seconds": round(seconds, 3), "passes": passes, "seen": seen}
+        return {"name": case.name, "seconds": round(seconds, 3), "passes": not failed, "seen": seen}
 
 
 def spread(names: list[str]) -> list[list[str]]:
@@ -346,37 +357,47 @@ class Trial:
             for n in case.seen if case.passes else ():
                 self.reaching[n].append(at)
 
-    def order(self, n: int, name: str) -> list[int]:
-        """Places in the list of cases, as they are to run."""
-        cases, folder, killers = self.tests.cases, name.split("/")[1], self.killers[name]
-        within = collections.Counter()
-        key = {}
-        for at in sorted(self.reaching[n], key=lambda at: cases[at].seconds):
-            case = cases[at]
-            within[case.test] += 1
-            near = case.test.startswith(f"{folder}_")
-            key[at] = (-killers[at], not near, 0 if near else within[case.test], case.seconds)
-        return sorted(key, key=key.get)
+    def order(self, n: int, name: str) -> list[list[int]]:
+        """Places in the list of cases that are run at once: of one test each."""
+        cases, near = self.tests.cases, f"{name.split('/')[1]}_"
+        reach = set(self.reaching[n])
+        first = [at for at, _ in self.killers[name].most_common() if at in reach][:2]
+        of_test = collections.defaultdict(list)
+        for at in sorted(reach - set(first), key=lambda at: cases[at].seconds):
+            of_it = of_test[cases[at].test]
+            if len(of_it) < MOST_CASES and sum(cases[other].seconds for other in of_it) <= self.most_seconds / 4:
+                of_it.append(at)
+        seconds = {test: sum(cases[at].seconds for at in of_it) for test, of_it in of_test.items()}
+        later = sorted(of_test, key=lambda test: (not test.startswith(near), seconds[test]))
+        return [[at] for at in first] + [of_test[test] for test in later]
 
     def verdict(self, n: int, name: str) -> dict:
-        """killed, survived or unreached; the case that noticed, how many reach it and how many ran."""
+        """killed, survived or unreached; the case that noticed, and how many ran."""
         left, ran = self.most_seconds, 0
-        order = self.order(n, name)
-        for at in order:
-            case = self.tests.cases[at]
-            if case.seconds > left:
+        for places in self.order(n, name):
+            cases = [self.tests.cases[at] for at in places]
+            seconds = sum(case.seconds for case in cases)
+            if seconds > left:
                 continue
-            left -= case.seconds + 0.02  # to start it
-            ran += 1
-            if not self.tests.run_case(case, {"WEIR_MUTANT": str(n)}, 10 * case.seconds + 5)[0] and self.is_sound(at):
+            left -= seconds
+            ran += len(cases)
+            failed, _ = self.tests.run_cases(cases, {"WEIR_MUTANT": str(n)}, 10 * seconds + 5)
+            at = next((at for at, case in zip(places, cases, strict=True) if case.name == failed), places[0])
+            if failed and self.is_sound(at):
                 self.killers[name][at] += 1
-                return {"verdict": "killed", "test": str(case), "reach": len(order), "ran": ran}
-        return {"verdict": "survived" if order else "unreached", "test": "", "reach": len(order), "ran": ran}
+                return {
+                    "verdict": "killed",
+                    "test": str(self.tests.cases[at]),
+                    "reach": len(self.reaching[n]),
+                    "ran": ran,
+                }
+        verdict = "survived" if self.reaching[n] else "unreached"
+        return {"verdict": verdict, "test": "", "reach": len(self.reaching[n]), "ran": ran}
 
     def is_sound(self, at: int) -> bool:
         if at not in self.sound:
             case = self.tests.cases[at]
-            self.sound[at] = self.tests.run_case(case, {}, 10 * case.seconds + 30)[0]
+            self.sound[at] = not self.tests.run_cases([case], {}, 10 * case.seconds + 30)[0]
             if not self.sound[at]:
                 say(f"{case} fails without a mutant: does not count")
         return self.sound[at]

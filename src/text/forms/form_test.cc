@@ -295,6 +295,7 @@ TEST(FormSchema, HoldsEachKeyword) {
            {"{\"next\":null}", "{\"next\":{\"next\":null}}"},
            {"{}"}},
           {R"({"definitions":{"a b":{"type":"null"}},"$ref":"#/definitions/a%20b"})", {"null"}, {"1"}},
+          {R"({"$defs":{"a/b~":{"type":"null"}},"$ref":"#/$defs/a~1b~0"})", {"null"}, {"1"}},
           {R"({"$defs":{"x":{"$anchor":"here","type":"null"}},"$ref":"#here"})", {"null"}, {"1"}},
           {R"({"type":"object","allOf":[{"properties":{"a":{"type":"integer"}},"required":["a"]},{"properties":{"a":{"minimum":5},"b":{"type":"null"}}}]})",
            {"{\"a\":5}", "{\"a\":6,\"b\":null}"},
