@@ -46,6 +46,7 @@ Bytes SmallFile() {
   writer.Set<float>("a.f32", 1.5f);
   writer.Set<double>("a.f64", 1e300);
   writer.Set<bool>("a.bool", true);
+  writer.Set<bool>("a.no", false);
   writer.SetArray<uint16_t>("b.ints", {1, 2, 65535});
   writer.SetArray<float>("b.floats", {0.25f, -4.0f});
   writer.SetArray<bool>("b.bools", {true, false, true});
@@ -134,6 +135,7 @@ TEST(GgufTest, RoundTripKeepsValuesAndTensors) {
   EXPECT_EQ(*gguf.Float("a.f64"), 1e300);
   EXPECT_EQ(*gguf.Float("a.i32"), -7.0);
   EXPECT_EQ(*gguf.Int("a.bool"), 1);
+  EXPECT_EQ(*gguf.Int("a.no"), 0);
   EXPECT_TRUE(*gguf.Bool("a.bool"));
   EXPECT_EQ(*gguf.IntArray("b.ints"), (std::vector<int64_t>{1, 2, 65535}));
   EXPECT_EQ(*gguf.FloatArray("b.floats"), (std::vector<double>{0.25, -4.0}));

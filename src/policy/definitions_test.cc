@@ -377,6 +377,26 @@ TEST(PyramidKv, SharesTheBudgetAmongLayers) {
   }
 }
 
+// More pins than a budget: all of them stay, and nothing else.
+TEST(PyramidKv, PinsBeyondTheBudgetStay) {
+  Rng rng(7);
+  std::vector<Pot> pots(2, Pot(40));
+  std::vector<SlotView> views;
+  for (int32_t layer = 0; layer < 2; ++layer) {
+    Pot& pot = pots[layer];
+    Fill(rng, 20, &pot.scores);
+    for (int32_t slot = 0; slot < 20; ++slot) pot.slots[slot].pinned = true;
+    pot.view.slots = pot.slots;
+    pot.view.scores = pot.scores;
+    pot.view.layer = layer;
+    pot.view.n_layers = 2;
+    views.push_back(pot.view);
+  }
+  std::vector<KeepSet> keeps(views.size());
+  Make("pyramidkv:window=4")->SelectAll(views, 9, keeps);
+  for (const KeepSet& keep : keeps) EXPECT_EQ(keep.size(), 20u);
+}
+
 // Layers of two shapes, one inside the other: each shape is a pyramid that keeps to its own slots, as if it were the
 // whole model.
 TEST(PyramidKv, LayersOfEachShapeAreAPyramid) {

@@ -176,6 +176,7 @@ TEST(JinjaProgram, HostileTemplatesEndWithOneLine) {
       "{{ dict(**messages, a=1) }}",
       "{{ dict(**messages, **messages) }}",
       "{{ dict(a=1, a=2) }}",
+      "{{ 'abc'[0:1:1:1] }}",
       "{{ 1 is nosuch }}",
       "{% break %}",
       "{{ \"\\x4\" }}",
