@@ -36,8 +36,8 @@ TEST(Fingerprint, OfAModelIsWhatSessionFilesHave) {
   ASSERT_TRUE(file.ok()) << file.status().message();
   // Types of the first release have numbers of their own, others those of the format behind them.
   const std::string want = Raw(static_cast<int64_t>(bytes->size())) +  //
-                           "a" + Raw<int64_t>(2) + Raw<int64_t>(12) + Raw<uint8_t>(0) + std::string(64, 1) +
-                           "bc" + Raw<int64_t>(32) + Raw<uint8_t>(4) + std::string(34, 2) +  //
+                           "a" + Raw<int64_t>(2) + Raw<int64_t>(12) + Raw<uint8_t>(0) + std::string(64, 1) + "bc" +
+                           Raw<int64_t>(32) + Raw<uint8_t>(4) + std::string(34, 2) +  //
                            "d" + Raw<int64_t>(256) + Raw<uint8_t>(128 + 10) + std::string(64, 3);
   EXPECT_EQ(ModelHash(**file), Hash(want));
 }

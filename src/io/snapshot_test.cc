@@ -93,6 +93,7 @@ TEST_F(SnapshotTest, ComesBackWhereStandardInputIsClosed) {
   ASSERT_TRUE(WriteSnapshot(path_, "text", State(1, 100)).ok());
   const int input = dup(STDIN_FILENO);
   close(STDIN_FILENO);
+  EXPECT_TRUE(WriteSnapshot(path_, "text", State(1, 100)).ok());
   const auto read = ReadSnapshot(path_, kMax);
   EXPECT_EQ(fcntl(STDIN_FILENO, F_GETFD), -1) << "it is closed again";
   if (input >= 0) {

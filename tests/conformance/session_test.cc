@@ -262,6 +262,40 @@ TEST_F(SessionTest, TooSmallABudgetNamesTheSmallestThatWorks) {
   EXPECT_EQ(PlanSession(*model_, *backend_, options).status().code(), StatusCode::kOverBudget);
 }
 
+TEST_F(SessionTest, TheMinimumReadsARowAtATimeInTheSmallestPot) {
+  SessionOptions options = Options("streaming_llm", 6);
+  options.chunk_rows = 1;
+  const auto plan = PlanSession(*model_, *backend_, options);
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  EXPECT_EQ(plan->total_bytes, plan->minimum_bytes);
+}
+
+// Where a requested pot does not fit, smaller chunks are tried.
+TEST_F(SessionTest, ARequestedPotGetsSmallerChunks) {
+  SessionOptions options = Options("streaming_llm", 256);
+  const auto wide = PlanSession(*model_, *backend_, options);
+  options.chunk_rows = 1;
+  const auto narrow = PlanSession(*model_, *backend_, options);
+  ASSERT_TRUE(wide.ok() && narrow.ok());
+  ASSERT_LT(narrow->total_bytes, wide->total_bytes);
+  options.chunk_rows = 0;
+  options.budget_bytes = narrow->total_bytes;
+  const auto fits = PlanSession(*model_, *backend_, options);
+  ASSERT_TRUE(fits.ok()) << fits.status().message();
+  EXPECT_EQ(fits->chunk_rows, 1);
+  EXPECT_EQ(fits->pot.n_slots, 256);
+  options.budget_bytes = wide->total_bytes - 1;
+  EXPECT_EQ(PlanSession(*model_, *backend_, options)->chunk_rows, wide->chunk_rows / 2);
+  options.budget_bytes = wide->total_bytes;
+  EXPECT_EQ(PlanSession(*model_, *backend_, options)->chunk_rows, wide->chunk_rows);
+}
+
+TEST_F(SessionTest, ThePotThatNobodyAskedForIsWithinTheTrainedContext) {
+  const auto plan = PlanSession(*model_, *backend_, Options("streaming_llm", 0));
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  EXPECT_EQ(plan->pot.n_slots, std::min(kDefaultPot, model_->config().n_ctx_train));
+}
+
 TEST_F(SessionTest, APotThatThePolicyCannotUseIsRefused) {
   EXPECT_EQ(PlanSession(*model_, *backend_, Options("streaming_llm", 5)).status().code(), StatusCode::kInvalidArgument);
   EXPECT_TRUE(PlanSession(*model_, *backend_, Options("streaming_llm", 6)).ok());

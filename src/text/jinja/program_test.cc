@@ -60,6 +60,13 @@ TEST(JinjaProgram, RendersWhatJinja2Renders) {
   EXPECT_GT(n_refused, 3);
 }
 
+TEST(JinjaProgram, LettersReachFromAToZ) {
+  EXPECT_EQ(RunIt("{{ 'azAZ'.isalpha() }}")->bytes(), "True");
+  for (const char* other : {"@", "[", "`", "{"}) {
+    EXPECT_EQ(RunIt(std::string("{{ '") + other + "'.isalpha() }}")->bytes(), "False") << other;
+  }
+}
+
 // Each method, filter, test, operator, format and statement with the arguments that make a difference; null: refused.
 TEST(JinjaProgram, ExpressionsAreThoseOfJinja2) {
   std::ifstream in(SourceDir() + "/tests/golden/jinja/expressions.json");
