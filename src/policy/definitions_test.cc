@@ -267,6 +267,26 @@ TEST(InfiniPot, AlphaZeroIsTheCatalystAndAlphaOneIsSirLlm) {
   EXPECT_EQ(novel->Needs().granularity, Granularity::kGlobal);
 }
 
+// What is seen has no likelihood: it ranks as the median of the text, between the two in the middle.
+TEST(InfiniPot, APictureIsAsSurprisingAsHalfOfTheText) {
+  Pot pot(6);
+  pot.nll = {9, 1, 2, 9, 3, 4};
+  pot.slots[0].modality = pot.slots[3].modality = Modality::kImage;
+  pot.view.nll = pot.nll;
+  pot.view.scores = {};
+  EXPECT_EQ(Select("infinipot:alpha=1", pot, 2), (KeepSet{4, 5}));
+  EXPECT_EQ(Select("infinipot:alpha=1", pot, 4), (KeepSet{0, 3, 4, 5}));
+  EXPECT_EQ(Select("infinipot:alpha=1", pot, 5), (KeepSet{0, 2, 3, 4, 5}));
+}
+
+TEST(LookM, MergesAsItsOptionSays) {
+  const auto merge = [](const std::string& word) { return Make("lookm:merge=" + word)->Needs().merge; };
+  EXPECT_EQ(merge("none"), Merge::kNone);
+  EXPECT_EQ(merge("average"), Merge::kAverage);
+  EXPECT_EQ(merge("pivot"), Merge::kPivot);
+  EXPECT_EQ(merge("weighted"), Merge::kWeighted);
+}
+
 TEST(InfiniPot, NeedsACatalystOrNone) {
   EXPECT_FALSE(ParsePolicySpec("infinipot:catalyst=\"\",template=off")->Make().ok());
   EXPECT_TRUE(ParsePolicySpec("infinipot:catalyst=\"\",template=off,alpha=1")->Make().ok());

@@ -293,7 +293,7 @@ TEST_F(SessionTest, ARequestedPotGetsSmallerChunks) {
 TEST_F(SessionTest, ThePotThatNobodyAskedForIsWithinTheTrainedContext) {
   const auto plan = PlanSession(*model_, *backend_, Options("streaming_llm", 0));
   ASSERT_TRUE(plan.ok()) << plan.status().message();
-  EXPECT_EQ(plan->pot.n_slots, std::min(kDefaultPot, model_->config().n_ctx_train));
+  EXPECT_EQ(plan->pot.n_slots, std::min(4096, model_->config().n_ctx_train));
 }
 
 TEST_F(SessionTest, APotThatThePolicyCannotUseIsRefused) {
