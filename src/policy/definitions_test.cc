@@ -279,6 +279,41 @@ TEST(InfiniPot, APictureIsAsSurprisingAsHalfOfTheText) {
   EXPECT_EQ(Select("infinipot:alpha=1", pot, 5), (KeepSet{0, 2, 3, 4, 5}));
 }
 
+// Pinned slots stay however few hold the attention, and one more.
+TEST(InfiniPotRatio, PinsAreWithinTheShare) {
+  Pot pot(80);
+  std::vector<float> scores(80, 0.0f);
+  std::fill_n(scores.begin() + 10, 2, 1.0f);
+  pot.view.scores = scores;
+  for (int32_t slot = 40; slot < 60; ++slot) pot.slots[slot].pinned = true;
+  const std::vector<SlotView> views(2, pot.view);
+  std::vector<KeepSet> keeps(2);
+  Make("infinipot:ratio=0.5,cover=0.5")->SelectAll(views, 40, keeps);
+  EXPECT_EQ(keeps[0].size(), 21u);
+  Make("infinipot:ratio=0.5,cover=0.5,sinks=30")->SelectAll(views, 40, keeps);
+  EXPECT_EQ(keeps[0].size(), 31u);
+}
+
+// Of slots with the same attention the older ones go.
+TEST(InfMllm, TheBiasIsAgainstAge) {
+  Pot pot(32);
+  std::fill(pot.scores.begin(), pot.scores.end(), 0.5f);
+  for (const char* b : {"0.0001", "0.1"}) {
+    EXPECT_EQ(Select(std::string("inf_mllm:recent=4,b=") + b, pot, 12), Newest(32, 12)) << b;
+  }
+}
+
+TEST(Step, AStepLeavesOneSlotAtLeast) {
+  for (const char* spec : {"inf_mllm:step=20", "tova:step=20", "lookm:step=20", "fastv:step=20"}) {
+    EXPECT_EQ(Make(spec)->TargetSlots(20, 5), 1) << spec;
+  }
+}
+
+TEST(InfiniPotV, WithoutNoveltyNoFramesAreCompared) {
+  EXPECT_EQ(Make("infinipot_v:alpha=0,recent=3")->Needs().evidence.recent_frames, 0);
+  EXPECT_EQ(Make("infinipot_v:alpha=0.5,recent=3")->Needs().evidence.recent_frames, 3);
+}
+
 TEST(LookM, MergesAsItsOptionSays) {
   const auto merge = [](const std::string& word) { return Make("lookm:merge=" + word)->Needs().merge; };
   EXPECT_EQ(merge("none"), Merge::kNone);

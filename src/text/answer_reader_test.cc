@@ -141,6 +141,7 @@ TEST(AnswerReader, Hermes) {
   // Without arguments, with a text for them, with further fields, wrapped.
   EXPECT_EQ(Reads(way, "<tool_call>{\"name\": \"f\"}</tool_call>"), "(f {})");
   EXPECT_EQ(Reads(way, "<tool_call>{\"name\": \"f\", \"arguments\": null, \"id\": -1.5e3}</tool_call>"), "(f {})");
+  EXPECT_EQ(Reads(way, "<tool_call>{\"id\": -9.0e+19, \"name\": \"f\"}</tool_call>"), "(f {})");
   EXPECT_EQ(Reads(way, "<tool_call>{\"name\": \"f\", \"arguments\": \"{\\\"a\\\": 1}\"}</tool_call>"),
             "(f {\"a\": 1})");
   EXPECT_EQ(

@@ -68,6 +68,23 @@ TEST_F(SessionTest, ThePlanIsWhatTheLedgerHolds) {
   }
 }
 
+// Two rotary embeddings, windows of their own, three axes, a state: the ledger holds what was planned.
+TEST_F(SessionTest, ThePlanOfOtherShapesIsWhatTheLedgerHolds) {
+  for (const char* name : {"gemma3", "gemma4", "qwen2vl", "falcon_h1", "deepseek2", "gpt_oss"}) {
+    auto file = GgufFile::Open(testing::GoldenDir() + name + ".gguf");
+    ASSERT_TRUE(file.ok()) << name;
+    Ledger ledger;
+    const auto model = LoadModel(**file, *backend_, ledger);
+    ASSERT_TRUE(model.ok()) << name << ": " << model.status().message();
+    const SessionOptions options = Options("streaming_llm", 100);
+    const auto plan = PlanSession(**model, *backend_, options);
+    ASSERT_TRUE(plan.ok()) << name << ": " << plan.status().message();
+    const auto session = Session::Make(**model, *backend_, options);
+    ASSERT_TRUE(session.ok()) << name << ": " << session.status().message();
+    EXPECT_EQ((*session)->ledger().used_bytes(), plan->total_bytes) << name;
+  }
+}
+
 // Callers pass every session the same options, whether its policy uses a probe or not.
 TEST_F(SessionTest, AProbeNobodyAsksDoesNotHinderRestoring) {
   SessionOptions options = Options("streaming_llm", 64);
@@ -399,6 +416,16 @@ TEST_F(SessionTest, ResetIsAsNew) {
   session->Reset();
   EXPECT_EQ(session->counters().seen, 0);
   ASSERT_TRUE(session->Append({tokens_.data(), 50}).ok());
+  const std::vector<float> second((*session->Logits()).begin(), (*session->Logits()).end());
+  EXPECT_EQ(first, second);
+}
+
+TEST_F(SessionTest, ResetDrawsTheSameLotsAgain) {
+  auto session = Make(Options("random", 64));
+  ASSERT_TRUE(session->Append({tokens_.data(), 300}).ok());
+  const std::vector<float> first((*session->Logits()).begin(), (*session->Logits()).end());
+  session->Reset();
+  ASSERT_TRUE(session->Append({tokens_.data(), 300}).ok());
   const std::vector<float> second((*session->Logits()).begin(), (*session->Logits()).end());
   EXPECT_EQ(first, second);
 }

@@ -60,6 +60,14 @@ TEST(JinjaProgram, RendersWhatJinja2Renders) {
   EXPECT_GT(n_refused, 3);
 }
 
+// Words for training are no loop of their own, and leave the one around them as it is.
+TEST(JinjaProgram, ALoopEndsBehindWordsForTraining) {
+  const auto text = RunIt("{% for x in [1, 2] %}{% generation %}a{% endgeneration %}{% break %}{% endfor %}");
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  EXPECT_EQ(text->bytes(), "a");
+  EXPECT_FALSE(RunIt("{% for x in [1] %}{% generation %}{% break %}{% endgeneration %}{% endfor %}").ok());
+}
+
 TEST(JinjaProgram, LettersReachFromAToZ) {
   EXPECT_EQ(RunIt("{{ 'azAZ'.isalpha() }}")->bytes(), "True");
   for (const char* other : {"@", "[", "`", "{"}) {
@@ -184,6 +192,10 @@ TEST(JinjaProgram, HostileTemplatesEndWithOneLine) {
       "{{ dict(**messages, **messages) }}",
       "{{ dict(a=1, a=2) }}",
       "{{ 'abc'[0:1:1:1] }}",
+      "{{ '%s%s' % 'a' }}",
+      "{% for x in [1] %}{% endfor %}{% break %}",
+      "{% macro m() %}{% endmacro %}{% break %}",
+      "{% for x in [1] %}{% macro m() %}{% break %}{% endmacro %}{% endfor %}",
       "{{ 1 is nosuch }}",
       "{% break %}",
       "{{ \"\\x4\" }}",
