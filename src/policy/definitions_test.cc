@@ -303,6 +303,15 @@ TEST(InfMllm, TheBiasIsAgainstAge) {
   }
 }
 
+TEST(InfMllm, SoManyRowsVote) {
+  const auto n_last = [](const std::string& votes) {
+    return Make("inf_mllm:recent=16,votes=" + votes)->Needs().evidence.n_last;
+  };
+  EXPECT_EQ(n_last("last"), 16);
+  EXPECT_EQ(n_last("own"), -16);
+  EXPECT_LT(n_last("prompt"), -1000000) << "all of it";
+}
+
 TEST(Step, AStepLeavesOneSlotAtLeast) {
   for (const char* spec : {"inf_mllm:step=20", "tova:step=20", "lookm:step=20", "fastv:step=20"}) {
     EXPECT_EQ(Make(spec)->TargetSlots(20, 5), 1) << spec;

@@ -68,6 +68,29 @@ TEST(JinjaProgram, ALoopEndsBehindWordsForTraining) {
   EXPECT_FALSE(RunIt("{% for x in [1] %}{% generation %}{% break %}{% endgeneration %}{% endfor %}").ok());
 }
 
+TEST(JinjaProgram, EverySpaceIsOne) {
+  for (const char* space : {"\t", "\n", "\r", " ", "\x1c", "\x1f", "\u0085", "\u00a0", "\u1680", "\u2000", "\u200a",
+                            "\u2028", "\u2029", "\u202f", "\u205f", "\u3000"}) {
+    EXPECT_EQ(RunIt(std::string("{{ '") + space + "'.isspace() }}")->bytes(), "True") << space;
+  }
+  for (const char* other : {"\x08", "\x0e", "\x1b", "!", "\u1681", "\u200b", "\u2027", "\u202a", "\u3001"}) {
+    EXPECT_EQ(RunIt(std::string("{{ '") + other + "'.isspace() }}")->bytes(), "False") << other;
+  }
+}
+
+TEST(JinjaProgram, WhatIsUnknownIsAnErrorBeforeItRuns) {
+  EXPECT_FALSE(Program::Parse("{{ 1 | nosuch }}").ok());
+  EXPECT_FALSE(Program::Parse("{{ 1 is nosuch }}").ok());
+}
+
+TEST(JinjaProgram, ErrorsSpellOutWhatHasNoValue) {
+  EXPECT_NE(RunIt("{% set a = {} %}{{ a.b.c }}").status().message().find("'a.b'"), std::string::npos);
+}
+
+TEST(JinjaProgram, ZerosFillOnlyWhereNothingElseDoes) {
+  EXPECT_EQ(RunIt("{{ '{:05}|{:<05}|{:*<05}|{:*<5}'.format(1, 1, 1, 1) }}")->bytes(), "00001|10000|1****|1****");
+}
+
 TEST(JinjaProgram, LettersReachFromAToZ) {
   EXPECT_EQ(RunIt("{{ 'azAZ'.isalpha() }}")->bytes(), "True");
   for (const char* other : {"@", "[", "`", "{"}) {
