@@ -330,19 +330,5 @@ INSTANTIATE_TEST_SUITE_P(Granularity, AxesAttentionTest,
                                                                          : "head";
                          });
 
-// What rotated keys on three axes need, beside what does not depend on the pot.
-TEST(Axes, MemoryGrowsWithRowsAndSlots) {
-  AttentionLayout layout;
-  layout.n_layers = 1;
-  layout.n_heads = layout.n_kv_heads = 2;
-  layout.head_dim = layout.rope.n_rot = 16;
-  const auto bytes = [&](int64_t rows, int64_t slots) { return Attender::AxesBytes(layout, rows, slots); };
-  EXPECT_EQ(bytes(8192, 4096), 0) << "none without axes";
-  layout.axis_pairs = {{2, 3, 3}};
-  EXPECT_EQ(bytes(8192, 4096) - bytes(4096, 4096), 4 * 4096 * 4) << "four numbers for each row";
-  // An angle for each pair, and keys of both heads, in F32.
-  EXPECT_EQ(bytes(8192, 4096) - bytes(8192, 2048), 2048 * 16 * 4 + 2 * 2048 * 16 * 4);
-}
-
 }  // namespace
 }  // namespace weir
