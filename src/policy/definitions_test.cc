@@ -319,8 +319,8 @@ TEST(Step, AStepLeavesOneSlotAtLeast) {
 }
 
 TEST(InfiniPotV, WithoutNoveltyNoFramesAreCompared) {
-  EXPECT_EQ(Make("infinipot_v:alpha=0,recent=3")->Needs().evidence.recent_frames, 0);
-  EXPECT_EQ(Make("infinipot_v:alpha=0.5,recent=3")->Needs().evidence.recent_frames, 3);
+  EXPECT_EQ(Make("infinipot_v:alpha=0")->Needs().evidence.recent_frames, 0);
+  EXPECT_GT(Make("infinipot_v:alpha=0.5")->Needs().evidence.recent_frames, 0);
 }
 
 TEST(LookM, MergesAsItsOptionSays) {
