@@ -99,6 +99,25 @@ TEST_F(SessionTest, AProbeNobodyAsksDoesNotHinderRestoring) {
   EXPECT_EQ(again, bytes);
 }
 
+TEST_F(SessionTest, AProbeOfTokensThatAreNoneIsRefused) {
+  SessionOptions options = Options("infinipot", 64);
+  options.probe = {1, 2, 3};
+  auto session = Make(options), restored = Make(options);
+  const std::span<const int32_t> probe(tokens_.data() + 300, 3);
+  ASSERT_TRUE(session->Append({tokens_.data(), 100}).ok());
+  ASSERT_TRUE(session->SetProbe(probe).ok());
+  std::vector<uint8_t> bytes;
+  ASSERT_TRUE(session->Save(&bytes).ok());
+  const auto* raw = reinterpret_cast<const uint8_t*>(probe.data());
+  const auto at = std::search(bytes.begin(), bytes.end(), raw, raw + probe.size_bytes());
+  ASSERT_NE(at, bytes.end());
+  const int32_t n_vocab = model_->config().n_vocab;
+  for (const int32_t id : {-1, 0, n_vocab - 1, n_vocab}) {
+    std::memcpy(&at[4], &id, sizeof(id));
+    EXPECT_EQ(restored->Restore(bytes).ok(), id >= 0 && id < n_vocab) << id;
+  }
+}
+
 // A file's checksum tells damage, not malice: what the bytes say of every token is looked at, too.
 TEST_F(SessionTest, TokensThatNoStreamCouldHoldAreRefused) {
   SessionOptions options = Options("streaming_llm", 64);
