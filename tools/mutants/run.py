@@ -410,7 +410,7 @@ def read_rows(out: Path) -> dict[tuple, dict]:
 
 
 def key_of(row: dict) -> tuple:
-    return tuple(row[part] for part in ("path", "text", "column", "kind", "old", "new"))
+    return tuple(row[part] for part in ("path", "line", "text", "column", "kind", "old", "new"))
 
 
 def report(rows: list[dict]) -> str:
