@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -45,6 +46,7 @@ Bytes SmallFile() {
   writer.Set<float>("a.f32", 1.5f);
   writer.Set<double>("a.f64", 1e300);
   writer.Set<bool>("a.bool", true);
+  writer.Set<bool>("a.no", false);
   writer.SetArray<uint16_t>("b.ints", {1, 2, 65535});
   writer.SetArray<float>("b.floats", {0.25f, -4.0f});
   writer.SetArray<bool>("b.bools", {true, false, true});
@@ -133,6 +135,7 @@ TEST(GgufTest, RoundTripKeepsValuesAndTensors) {
   EXPECT_EQ(*gguf.Float("a.f64"), 1e300);
   EXPECT_EQ(*gguf.Float("a.i32"), -7.0);
   EXPECT_EQ(*gguf.Int("a.bool"), 1);
+  EXPECT_EQ(*gguf.Int("a.no"), 0);
   EXPECT_TRUE(*gguf.Bool("a.bool"));
   EXPECT_EQ(*gguf.IntArray("b.ints"), (std::vector<int64_t>{1, 2, 65535}));
   EXPECT_EQ(*gguf.FloatArray("b.floats"), (std::vector<double>{0.25, -4.0}));
@@ -358,6 +361,10 @@ TEST_F(GgufPathTest, WrittenFilesOpen) {
   (*file)->ReleasePages();
   EXPECT_EQ(Bytes(w->data, w->data + 32), Ramp(32, 3));
   EXPECT_EQ(writer.WriteFile(Path("no/such/folder.gguf")).code(), StatusCode::kIo);
+  errno = 0;
+  const Status full = writer.WriteFile("/dev/full");
+  EXPECT_EQ(full.code(), StatusCode::kIo);
+  EXPECT_NE(full.message().find(std::strerror(ENOSPC)), std::string::npos) << full.message();
 }
 
 TEST_F(GgufPathTest, WhatIsNoFileIsRefused) {

@@ -52,6 +52,9 @@ TEST(Json, StringsAreNotCounted) {
   EXPECT_EQ(ErrorOf(R"({"k":1}})"), "the body is not valid JSON");
 }
 
+// What stands behind the text is not part of it.
+TEST(Json, NothingBehindTheTextIsRead) { EXPECT_TRUE(ParseJsonObject(std::string_view("{}]").substr(0, 2)).ok()); }
+
 class FieldsTest : public ::testing::Test {
  protected:
   // What is wrong with a field of each kind; "" where nothing is.
@@ -87,6 +90,24 @@ TEST_F(FieldsTest, WholeNumbersHaveARange) {
   }
   EXPECT_EQ(Wrong(R"({"k":9223372036854775807})", int64_t{0}, int64_t{0}, INT64_MAX), "");
   EXPECT_NE(Wrong(R"({"k":9223372036854775808})", int64_t{0}, INT64_MIN, INT64_MAX), "");
+}
+
+TEST_F(FieldsTest, ValuesComeThrough) {
+  const Json object = Json::parse(R"({"share":0.5,"n":-7,"text":"t","flag":false})");
+  Fields fields(object);
+  float share = 0;
+  int64_t n = 0;
+  std::string text;
+  bool flag = true;
+  fields.Get("share", &share, 0.0, 1.0);
+  fields.Get("n", &n, int64_t{-10}, int64_t{10});
+  fields.Get("text", &text);
+  fields.Get("flag", &flag);
+  EXPECT_TRUE(fields.Done().ok()) << fields.Done().message();
+  EXPECT_EQ(share, 0.5f);
+  EXPECT_EQ(n, -7);
+  EXPECT_EQ(text, "t");
+  EXPECT_FALSE(flag);
 }
 
 TEST_F(FieldsTest, TheFirstErrorIsKept) {

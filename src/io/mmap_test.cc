@@ -28,6 +28,13 @@ class MappedFileTest : public ::testing::Test {
   static auto OpenFiles() {
     return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator());
   }
+  // How many maps of a file this process has.
+  static int64_t Maps(const std::string& path) {
+    std::ifstream maps("/proc/self/maps");
+    int64_t n = 0;
+    for (std::string line; std::getline(maps, line);) n += line.ends_with(path);
+    return n;
+  }
   std::filesystem::path folder_;
 };
 
@@ -46,6 +53,20 @@ TEST_F(MappedFileTest, HasTheBytesAndNoDescriptor) {
   EXPECT_GT(moved.changed_ns(), 0);
   EXPECT_FALSE(MappedFile::Open(empty).ok());
   EXPECT_EQ(OpenFiles(), before) << "nor does an error";
+}
+
+TEST_F(MappedFileTest, LeavesNoMapBehind) {
+  const std::string a = Write("a", "some bytes"), b = Write("b", "other bytes");
+  {
+    auto file = MappedFile::Open(a), other = MappedFile::Open(b);
+    ASSERT_TRUE(file.ok() && other.ok());
+    EXPECT_EQ(Maps(a), 1);
+    *file = *std::move(other);
+    EXPECT_EQ(Maps(a), 0);
+    EXPECT_EQ(Maps(b), 1);
+    EXPECT_TRUE(std::ranges::equal(file->bytes(), std::string("other bytes")));
+  }
+  EXPECT_EQ(Maps(b), 0);
 }
 
 TEST_F(MappedFileTest, SaysWhatIsWrong) {

@@ -10,9 +10,11 @@
 
 #include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <thread>
+#include <tuple>
 
 #include "base/rng.h"
 #include "io/snapshot_test_util.h"
@@ -34,6 +36,16 @@ class SnapshotTest : public ::testing::Test {
   std::string Bytes() {
     std::ifstream file(path_, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
+  }
+  // Descriptors of this process that are of a file in the folder.
+  std::vector<int> Open() {
+    std::vector<int> out;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+      std::error_code gone;  // the listing's own
+      const std::string of = std::filesystem::read_symlink(entry.path(), gone).string();
+      if (of.starts_with(folder_)) out.push_back(std::stoi(entry.path().filename().string()));
+    }
+    return out;
   }
   void Put(const std::string& bytes) { std::ofstream(path_, std::ios::binary) << bytes; }
 
@@ -81,13 +93,57 @@ TEST_F(SnapshotTest, ComesBackWhereStandardInputIsClosed) {
   ASSERT_TRUE(WriteSnapshot(path_, "text", State(1, 100)).ok());
   const int input = dup(STDIN_FILENO);
   close(STDIN_FILENO);
+  EXPECT_TRUE(WriteSnapshot(path_, "text", State(1, 100)).ok());
   const auto read = ReadSnapshot(path_, kMax);
+  EXPECT_EQ(fcntl(STDIN_FILENO, F_GETFD), -1) << "it is closed again";
   if (input >= 0) {
     dup2(input, STDIN_FILENO);
     close(input);
   }
   ASSERT_TRUE(read.ok()) << read.status().message();
   EXPECT_EQ(read->state, State(1, 100));
+}
+
+TEST_F(SnapshotTest, LeavesNoDescriptorOpenNorToAChild) {
+  ASSERT_TRUE(WriteSnapshot(path_, "text", State(1, 100)).ok());
+  EXPECT_TRUE(Open().empty());
+  {
+    const auto reader = SnapshotReader::Open(path_, kMax);
+    ASSERT_TRUE(reader.ok());
+    const auto writer = SnapshotWriter::Begin(path_, "text", 100);
+    ASSERT_TRUE(writer.ok());
+    EXPECT_EQ(SnapshotWriter::Begin(path_, "text", 100).status().code(), StatusCode::kOverBudget) << "it is locked";
+    EXPECT_EQ(Open().size(), 2u);
+    for (const int fd : Open()) EXPECT_EQ(fcntl(fd, F_GETFD), FD_CLOEXEC);
+  }
+  EXPECT_TRUE(Open().empty());
+  const std::string pipe = path_ + ".part";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const int reader = open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  EXPECT_EQ(WriteSnapshot(path_, "new", {}).code(), StatusCode::kIo);
+  EXPECT_EQ(Open(), std::vector<int>{reader});
+  close(reader);
+}
+
+// Of the format's first version: files that were written once can be read for ever.
+TEST_F(SnapshotTest, TheChecksumIsThatOfTheFormat) {
+  for (const auto& [n_text, n_state, want] : {std::tuple<size_t, size_t, uint64_t>{5, 21, 14666367726532417039u},
+                                              {16, 8, 14568732916408765376u},
+                                              {0, 0, 14786180174898289657u}}) {
+    ASSERT_TRUE(WriteSnapshot(path_, std::string(n_text, 'x'), State(1, n_state)).ok());
+    uint64_t sum = 0;
+    std::memcpy(&sum, Bytes().data() + 32, sizeof(sum));
+    EXPECT_EQ(sum, want) << n_text << ", " << n_state;
+  }
+}
+
+TEST_F(SnapshotTest, ANameWithoutAFolderIsOfTheWorkingOne) {
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder_);
+  const Status written = WriteSnapshot("b.weir", "text", State(1, 10));
+  std::filesystem::current_path(before);
+  EXPECT_TRUE(written.ok()) << written.message();
+  EXPECT_TRUE(ReadSnapshot(folder_ + "/b.weir", kMax).ok());
 }
 
 TEST_F(SnapshotTest, HostileFiles) {
@@ -195,6 +251,7 @@ TEST_F(SnapshotTest, PiecesMakeTheSameFile) {
     EXPECT_EQ((*read)->n_left(), 0);
     EXPECT_EQ((*read)->Read({back.data(), 1}).code(), StatusCode::kInvalidArgument);
     (*read)->Rewind();
+    EXPECT_TRUE((*read)->Skip(0).ok());
     ASSERT_TRUE((*read)->Skip(4990).ok());
     EXPECT_EQ((*read)->Skip(11).code(), StatusCode::kInvalidArgument);
     ASSERT_TRUE((*read)->Read({back.data(), 10}).ok());

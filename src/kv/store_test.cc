@@ -114,6 +114,20 @@ void FillStatistics(Pot& pot, int64_t first_seq, int32_t n) {
 // The last three: spread; whether layers differ; whether values are in the keys.
 using StoreCase = std::tuple<Granularity, DType, int32_t, bool, bool>;
 
+// Four bytes a slot for each number that is kept beside it.
+TEST(Pot, MetaBytesGrowWithWhatIsKept) {
+  PotShape shape = SmallShape();
+  shape.granularity = Granularity::kGlobal;
+  shape.n_slots = 1 << 16;
+  shape.floats = {};
+  const int64_t none = Pot::MetaBytes(shape);
+  EXPECT_EQ(none, (1 << 16) * static_cast<int64_t>(sizeof(SlotMeta)));
+  shape.floats = {SlotFloat::kNll};
+  EXPECT_EQ(Pot::MetaBytes(shape) - none, 4 << 16);
+  shape.floats = {SlotFloat::kNll, SlotFloat::kScore};
+  EXPECT_EQ(Pot::MetaBytes(shape) - none, 8 << 16);
+}
+
 class StoreTest : public ::testing::TestWithParam<StoreCase> {};
 
 TEST_P(StoreTest, SurvivorsKeepTheirValuesThroughRandomSelections) {

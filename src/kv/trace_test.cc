@@ -460,6 +460,7 @@ TEST_F(TraceTest, DamagedFilesAreRefused) {
            std::string("{\"type\":\"tokens\",\"seq\":4,\"ids\":[1],\"t_src_ms\":[[0,1]]}\n"),
            std::string("{\"type\":\"tokens\",\"seq\":3,\"ids\":[1],\"t_src_ms\":[[0,9000000000000]]}\n"),
            std::string("{\"type\":\"tokens\",\"seq\":3,\"ids\":[1],\"t_src_ms\":[]}\n"),
+           std::string("{\"type\":\"tokens\",\"seq\":3,\"t_src_ms\":[]}\n"),
            std::string("{\"type\":\"tokens\",\"seq\":3,\"ids\":[4294967296],\"t_src_ms\":[[0,1]]}\n"),
            std::string("{\"type\":\"tokens\",\"seq\":3,\"ids\":[1],\"t_src_ms\":[[0,1]],\"pinned\":[[0,2]]}\n"),
            std::string("{\"type\":\"tokens\",\"seq\":3,\"ids\":[1],\"t_src_ms\":[[0,1]],\"image\":[[0,2]]}\n"),

@@ -131,8 +131,9 @@ TEST(SumRows, OfAllRowsAndOfMore) {
 }
 
 TEST(Relu, KnownValues) {
-  float x[] = {0, 1.5f, -1.5f, -std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()};
+  float x[] = {0, 1.5f, -1.5f, -std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN(), -1};
   ref::Relu({x, x, 5});
+  EXPECT_EQ(x[5], -1) << "it is none of the five";
   EXPECT_EQ(x[0], 0.0f);
   EXPECT_EQ(x[1], 1.5f);
   EXPECT_EQ(x[2], 0.0f);

@@ -26,6 +26,7 @@ TEST(Route, TakesTheLargestAndTheFirstOfEqualOnes) {
   EXPECT_EQ(RouteRow({1, 3, 2, 3, 0}, 3, true).ids, (std::vector<int32_t>{1, 3, 2}));
   EXPECT_EQ(RouteRow({5, 5, 5, 5}, 2, true).ids, (std::vector<int32_t>{0, 1}));
   EXPECT_EQ(RouteRow({0, 1, 2}, 3, true).ids, (std::vector<int32_t>{2, 1, 0}));
+  EXPECT_EQ(RouteRow({0, -300, -200}, 2, true).ids, (std::vector<int32_t>{0, 2})) << "both weights round to 0";
 }
 
 TEST(Route, WeightsAreASoftmaxOverTheUsedOrOverAll) {

@@ -15,12 +15,16 @@ std::vector<float> Novelty(const std::vector<float>& keys, int64_t dim, const st
   args.type = DType::kF32;
   args.n_slots = std::ssize(places);
   args.head_dim = dim;
-  std::vector<double> scratch(static_cast<size_t>(FrameNoveltyScratchBytes(args.n_slots, dim) / 8 + 1));
+  const int64_t n_scratch = FrameNoveltyScratchBytes(args.n_slots, dim);
+  std::vector<double> scratch(static_cast<size_t>(n_scratch / 8 + 16), 42);
   args.scratch = reinterpret_cast<uint8_t*>(scratch.data());
   std::copy(places.begin(), places.end(), FrameNoveltyPlaces(args));
   std::vector<float> out(places.size(), 42);
   args.out = out.data();
   ref::FrameNovelty(args);
+  for (size_t i = static_cast<size_t>(n_scratch + 7) / 8; i < scratch.size(); ++i) {
+    EXPECT_EQ(scratch[i], 42) << "beyond what was asked for";
+  }
   return out;
 }
 
@@ -40,6 +44,8 @@ TEST(FrameNovelty, NothingToCompareWithIsNew) {
   EXPECT_EQ(Novelty({1, 0, 1, 0, 1, 0}, 2, {3, kRecent + 2, 1}), (std::vector<float>{1, 0, 1}));
   EXPECT_EQ(Novelty({1, 0}, 2, {kNoPlace}), (std::vector<float>{0}));
   EXPECT_EQ(Novelty({}, 2, {}), (std::vector<float>{}));
+  // As many places as slots: all of the scratch is used.
+  EXPECT_EQ(Novelty({1, 0, 1, 0, 1, 0}, 2, {kRecent + 3, kRecent + 2, kRecent + 1}), (std::vector<float>{0, 0, 0}));
   // A repeated key has the lowest novelty, whatever its length.
   EXPECT_NEAR(Novelty({2, 2, 9, 9}, 2, {65535, kRecent + 65535})[0], -1, 1e-6);
 }

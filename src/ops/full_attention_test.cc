@@ -41,6 +41,17 @@ TEST(FullAttention, MixesEveryRowForEveryQuery) {
   EXPECT_FLOAT_EQ(row[2], static_cast<float>(e * e / (1 + e + e * e)));
   ref::FullAttentionWeights({args, 0, 1, 1, row});
   EXPECT_EQ(row[2], weights[5]);
+
+  // Keys that are not equally far apart, and scores that no exponential holds.
+  const float far[] = {0, 1, 0, 2, 0, 5}, steep[] = {0, 1000, 1, 0};
+  args.k = far;
+  ref::FullAttentionWeights({args, 1, 0, 1, row});
+  EXPECT_FLOAT_EQ(row[2], static_cast<float>(std::exp(5.0) / (std::exp(1.0) + std::exp(2.0) + std::exp(5.0))));
+  args.q = steep;
+  ref::FullAttention(args);
+  EXPECT_FLOAT_EQ(out[1], 30);
+  ref::FullAttentionWeights({args, 1, 0, 1, row});
+  EXPECT_FLOAT_EQ(row[2], 1);
 }
 
 }  // namespace

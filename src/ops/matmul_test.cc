@@ -100,6 +100,8 @@ TEST(RefMatMul, RefusesWithoutLeavingBytesReserved) {
   Ledger ledger;
   EXPECT_EQ(ref::PrepareMatrix({"w", DType::kF32, 1, 2, data, nullptr}, ledger).status().code(), StatusCode::kCorrupt);
   EXPECT_EQ(ref::PrepareMatrix({"w", DType::kQ4_0, 1, 2, data, nullptr}, ledger).status().code(), StatusCode::kCorrupt);
+  EXPECT_EQ(ref::PrepareMatrix({"w", DType::kF32, 1, 0, data, nullptr}, ledger).status().code(), StatusCode::kCorrupt);
+  EXPECT_EQ(ref::PrepareMatrix({"w", DType::kF32, 0, 1, data, nullptr}, ledger).status().code(), StatusCode::kCorrupt);
   ledger.FailNth(1);
   EXPECT_EQ(ref::PrepareMatrix({"w", DType::kF32, 1, 1, data, nullptr}, ledger).status().code(),
             StatusCode::kOverBudget);

@@ -132,6 +132,8 @@ TEST(Rope, RefusesNonsense) {
   RopeConfig good;
   good.n_rot = 8;
   ASSERT_TRUE(RopeTable::Make(good, 64).ok());
+  EXPECT_EQ(RopeTable::Make(good, 2 * kRopeTile)->n_positions, 2 * kRopeTile);
+  EXPECT_EQ(RopeTable::Make(good, 2 * kRopeTile + 1)->n_positions, 3 * kRopeTile);
   const auto refused = [&](auto change, int64_t n_positions = 64) {
     RopeConfig config = good;
     change(config);
@@ -150,6 +152,16 @@ TEST(Rope, RefusesNonsense) {
   EXPECT_TRUE(refused([](RopeConfig& c) { c.freq_factors = {1, 2, 0, 4}; }));
   EXPECT_TRUE(refused([](RopeConfig& c) { c.freq_factors_long = {1}; }));
   EXPECT_TRUE(refused([](RopeConfig& c) { c.scaling = RopeConfig::Scaling::kYarn; }));
+  const auto yarn = [](RopeConfig& c) {
+    c.scaling = RopeConfig::Scaling::kYarn;
+    c.original_context = 64;
+  };
+  RopeConfig whole = good;
+  yarn(whole);
+  EXPECT_TRUE(RopeTable::Make(whole, 64).ok());
+  EXPECT_TRUE(refused([&](RopeConfig& c) { yarn(c), c.yarn_beta_fast = 0; }));
+  EXPECT_TRUE(refused([&](RopeConfig& c) { yarn(c), c.yarn_beta_slow = 0; }));
+  EXPECT_TRUE(refused([&](RopeConfig& c) { yarn(c), c.yarn_ext_factor = std::numeric_limits<double>::infinity(); }));
   EXPECT_TRUE(refused([](RopeConfig&) {}, -1));
   EXPECT_TRUE(refused([](RopeConfig&) {}, std::numeric_limits<int64_t>::max()));
 }

@@ -267,6 +267,70 @@ TEST(InfiniPot, AlphaZeroIsTheCatalystAndAlphaOneIsSirLlm) {
   EXPECT_EQ(novel->Needs().granularity, Granularity::kGlobal);
 }
 
+// What is seen has no likelihood: it ranks as the median of the text, between the two in the middle.
+TEST(InfiniPot, APictureIsAsSurprisingAsHalfOfTheText) {
+  Pot pot(6);
+  pot.nll = {9, 1, 2, 9, 3, 4};
+  pot.slots[0].modality = pot.slots[3].modality = Modality::kImage;
+  pot.view.nll = pot.nll;
+  pot.view.scores = {};
+  EXPECT_EQ(Select("infinipot:alpha=1", pot, 2), (KeepSet{4, 5}));
+  EXPECT_EQ(Select("infinipot:alpha=1", pot, 4), (KeepSet{0, 3, 4, 5}));
+  EXPECT_EQ(Select("infinipot:alpha=1", pot, 5), (KeepSet{0, 2, 3, 4, 5}));
+}
+
+// Pinned slots stay however few hold the attention, and one more.
+TEST(InfiniPotRatio, PinsAreWithinTheShare) {
+  Pot pot(80);
+  std::vector<float> scores(80, 0.0f);
+  std::fill_n(scores.begin() + 10, 2, 1.0f);
+  pot.view.scores = scores;
+  for (int32_t slot = 40; slot < 60; ++slot) pot.slots[slot].pinned = true;
+  const std::vector<SlotView> views(2, pot.view);
+  std::vector<KeepSet> keeps(2);
+  Make("infinipot:ratio=0.5,cover=0.5")->SelectAll(views, 40, keeps);
+  EXPECT_EQ(keeps[0].size(), 21u);
+  Make("infinipot:ratio=0.5,cover=0.5,sinks=30")->SelectAll(views, 40, keeps);
+  EXPECT_EQ(keeps[0].size(), 31u);
+}
+
+// Of slots with the same attention the older ones go.
+TEST(InfMllm, TheBiasIsAgainstAge) {
+  Pot pot(32);
+  std::fill(pot.scores.begin(), pot.scores.end(), 0.5f);
+  for (const char* b : {"0.0001", "0.1"}) {
+    EXPECT_EQ(Select(std::string("inf_mllm:recent=4,b=") + b, pot, 12), Newest(32, 12)) << b;
+  }
+}
+
+TEST(InfMllm, SoManyRowsVote) {
+  const auto n_last = [](const std::string& votes) {
+    return Make("inf_mllm:recent=16,votes=" + votes)->Needs().evidence.n_last;
+  };
+  EXPECT_EQ(n_last("last"), 16);
+  EXPECT_EQ(n_last("own"), -16);
+  EXPECT_LT(n_last("prompt"), -1000000) << "all of it";
+}
+
+TEST(Step, AStepLeavesOneSlotAtLeast) {
+  for (const char* spec : {"inf_mllm:step=20", "tova:step=20", "lookm:step=20", "fastv:step=20"}) {
+    EXPECT_EQ(Make(spec)->TargetSlots(20, 5), 1) << spec;
+  }
+}
+
+TEST(InfiniPotV, WithoutNoveltyNoFramesAreCompared) {
+  EXPECT_EQ(Make("infinipot_v:alpha=0")->Needs().evidence.recent_frames, 0);
+  EXPECT_GT(Make("infinipot_v:alpha=0.5")->Needs().evidence.recent_frames, 0);
+}
+
+TEST(LookM, MergesAsItsOptionSays) {
+  const auto merge = [](const std::string& word) { return Make("lookm:merge=" + word)->Needs().merge; };
+  EXPECT_EQ(merge("none"), Merge::kNone);
+  EXPECT_EQ(merge("average"), Merge::kAverage);
+  EXPECT_EQ(merge("pivot"), Merge::kPivot);
+  EXPECT_EQ(merge("weighted"), Merge::kWeighted);
+}
+
 TEST(InfiniPot, NeedsACatalystOrNone) {
   EXPECT_FALSE(ParsePolicySpec("infinipot:catalyst=\"\",template=off")->Make().ok());
   EXPECT_TRUE(ParsePolicySpec("infinipot:catalyst=\"\",template=off,alpha=1")->Make().ok());
@@ -375,6 +439,26 @@ TEST(PyramidKv, SharesTheBudgetAmongLayers) {
       }
     }
   }
+}
+
+// More pins than a budget: all of them stay, and nothing else.
+TEST(PyramidKv, PinsBeyondTheBudgetStay) {
+  Rng rng(7);
+  std::vector<Pot> pots(2, Pot(40));
+  std::vector<SlotView> views;
+  for (int32_t layer = 0; layer < 2; ++layer) {
+    Pot& pot = pots[layer];
+    Fill(rng, 20, &pot.scores);
+    for (int32_t slot = 0; slot < 20; ++slot) pot.slots[slot].pinned = true;
+    pot.view.slots = pot.slots;
+    pot.view.scores = pot.scores;
+    pot.view.layer = layer;
+    pot.view.n_layers = 2;
+    views.push_back(pot.view);
+  }
+  std::vector<KeepSet> keeps(views.size());
+  Make("pyramidkv:window=4")->SelectAll(views, 9, keeps);
+  for (const KeepSet& keep : keeps) EXPECT_EQ(keep.size(), 20u);
 }
 
 // Layers of two shapes, one inside the other: each shape is a pyramid that keeps to its own slots, as if it were the

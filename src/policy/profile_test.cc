@@ -150,6 +150,12 @@ TEST_F(ProfileTest, PoliciesTakeTheirOptionsFromIt) {
     EXPECT_EQ(spec->text, "inf_mllm:recent=8,b=0.001,bias=fixed,old=0.05,votes=last,per_kv_head=off,capacity=0,step=0");
     EXPECT_EQ(spec->given, std::set<std::string>{"recent"});
   }
+  // Another option is of the same profile still.
+  const auto changed = WithOption(*ParsePolicySpec("inf_mllm:profile=" + quoted), "old", "0.1");
+  ASSERT_TRUE(changed.ok()) << changed.status().message();
+  EXPECT_EQ(changed->profile, path);
+  EXPECT_EQ(changed->profile_model, "M");
+  EXPECT_EQ(changed->profile_pot, 512);
   // The normalised text needs no file.
   EXPECT_EQ(ParsePolicySpec(spec->text)->text, spec->text);
   EXPECT_EQ(ParsePolicySpec(spec->text, Profiles::kRefused)->text, spec->text);

@@ -85,6 +85,29 @@ TEST(VisualPolicies, WithoutPicturesTheyAreKnownOnes) {
   }
 }
 
+// The rows that a layer passes on: all text, and the share of what was seen that the last row attends to most.
+TEST(VisualPolicies, FastVDropsAShareOfWhatWasSeen) {
+  const Stream stream = Mixed();  // 40 rows of frames
+  SlotView view = stream.View();
+  view.n_seen_visual = 40;
+  for (const auto& [share, n_stay] : {std::pair<const char*, int>{"0.25", 30}, {"0.5", 20}, {"1", 0}}) {
+    auto policy = std::move(ParsePolicySpec(std::string("fastv:R=") + share).value().Make()).value();
+    KeepSet keep;
+    policy->SelectRows(view, &keep);
+    const auto is_text = [&](int32_t slot) { return stream.slots[slot].modality == Modality::kText; };
+    const int64_t n_text = std::count_if(keep.begin(), keep.end(), is_text);
+    EXPECT_EQ(n_text, std::ssize(stream.slots) - 40) << share;
+    EXPECT_EQ(std::ssize(keep) - n_text, n_stay) << share;
+    float least = 1000, most = -1;  // of those that stay and those that go
+    for (int32_t slot = 0; slot < std::ssize(stream.slots); ++slot) {
+      if (is_text(slot)) continue;
+      const bool stays = std::binary_search(keep.begin(), keep.end(), slot);
+      (stays ? least : most) = stays ? std::min(least, stream.scores[slot]) : std::max(most, stream.scores[slot]);
+    }
+    EXPECT_GE(least, most) << share;
+  }
+}
+
 // A frame that was read since the newest vote has no score yet. In a stream it is what the next question is about.
 TEST(VisualPolicies, TheNewestFrameStaysBeforeAnythingVotedOnIt) {
   for (const char* spec : {"a_vl", "fastv", "h2o", "inf_mllm", "infinipot_v", "last_frames", "lookm",

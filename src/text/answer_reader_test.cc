@@ -141,6 +141,7 @@ TEST(AnswerReader, Hermes) {
   // Without arguments, with a text for them, with further fields, wrapped.
   EXPECT_EQ(Reads(way, "<tool_call>{\"name\": \"f\"}</tool_call>"), "(f {})");
   EXPECT_EQ(Reads(way, "<tool_call>{\"name\": \"f\", \"arguments\": null, \"id\": -1.5e3}</tool_call>"), "(f {})");
+  EXPECT_EQ(Reads(way, "<tool_call>{\"id\": -9.0e+19, \"name\": \"f\"}</tool_call>"), "(f {})");
   EXPECT_EQ(Reads(way, "<tool_call>{\"name\": \"f\", \"arguments\": \"{\\\"a\\\": 1}\"}</tool_call>"),
             "(f {\"a\": 1})");
   EXPECT_EQ(
@@ -261,6 +262,9 @@ TEST(AnswerReader, Blocks) {
   EXPECT_EQ(Reads({.dialect = "gemma"}, "So.\n```tool_code\nf(a=-1, s='x\\'y', l=[True, None], o={'k': 1.5})\n```"),
             "So.(f {\"a\":-1,\"s\":\"x'y\",\"l\":[true,null],\"o\":{\"k\":1.5}})");
   EXPECT_EQ(Reads({.dialect = "gemma"}, "```tool_code\nprint(f())\ng()\n```"), "(f {})(g {})");
+  EXPECT_EQ(Reads({.dialect = "gemma"},
+                  "```tool_code\nf(a=False, b=null, l=[], t=(1, 2), o={}, x=1e+3, q={\"k\": \"v\"})\n```"),
+            "(f {\"a\":false,\"b\":null,\"l\":[],\"t\":[1,2],\"o\":{},\"x\":1000.0,\"q\":{\"k\":\"v\"}})");
   EXPECT_EQ(Reads({.dialect = "gemma"}, "```tool_code\nimport os\n```"), "```tool_code\nimport os\n```");
   EXPECT_EQ(Reads({.dialect = "lfm2"}, "<|tool_call_start|>[f(a=1), g()]<|tool_call_end|>"), "(f {\"a\":1})(g {})");
   EXPECT_EQ(Reads({.dialect = "gemma4"}, "<|tool_call>call:f{a:1,s:<|\"|>x{<|\"|>,l:[1,2]}<tool_call|>"),

@@ -206,7 +206,7 @@ TEST(Load, RefusesContradictions) {
        MetadataBuilder().Add("tokenizer.ggml.tokens", good.tokens).Add("tokenizer.ggml.model", "gpt2")},
       {"tokenizer.ggml.scores",
        MetadataBuilder().Add("tokenizer.ggml.tokens", good.tokens).Add("tokenizer.ggml.model", "llama")},
-      {"tokenizer.ggml.scores", Build(good).Add("tokenizer.ggml.scores", std::vector<float>{1, 2})},
+      {"tokenizer.ggml.scores: expected ", Build(good).Add("tokenizer.ggml.scores", std::vector<float>{1, 2})},
       {"tokenizer.ggml.scores[3]",
        [&] {
          std::vector<float> scores(good.tokens.size(), 0.0f);

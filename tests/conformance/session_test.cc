@@ -68,6 +68,23 @@ TEST_F(SessionTest, ThePlanIsWhatTheLedgerHolds) {
   }
 }
 
+// Two rotary embeddings, windows of their own, a state: the ledger holds what was planned.
+TEST_F(SessionTest, ThePlanOfOtherShapesIsWhatTheLedgerHolds) {
+  for (const char* name : {"gemma3", "gemma4", "falcon_h1", "deepseek2", "gpt_oss"}) {
+    auto file = GgufFile::Open(testing::GoldenDir() + name + ".gguf");
+    ASSERT_TRUE(file.ok()) << name;
+    Ledger ledger;
+    const auto model = LoadModel(**file, *backend_, ledger);
+    ASSERT_TRUE(model.ok()) << name << ": " << model.status().message();
+    const SessionOptions options = Options("streaming_llm", 100);
+    const auto plan = PlanSession(**model, *backend_, options);
+    ASSERT_TRUE(plan.ok()) << name << ": " << plan.status().message();
+    const auto session = Session::Make(**model, *backend_, options);
+    ASSERT_TRUE(session.ok()) << name << ": " << session.status().message();
+    EXPECT_EQ((*session)->ledger().used_bytes(), plan->total_bytes) << name;
+  }
+}
+
 // Callers pass every session the same options, whether its policy uses a probe or not.
 TEST_F(SessionTest, AProbeNobodyAsksDoesNotHinderRestoring) {
   SessionOptions options = Options("streaming_llm", 64);
@@ -80,6 +97,25 @@ TEST_F(SessionTest, AProbeNobodyAsksDoesNotHinderRestoring) {
   ASSERT_TRUE(status.ok()) << status.message();
   ASSERT_TRUE(restored->Save(&again).ok());
   EXPECT_EQ(again, bytes);
+}
+
+TEST_F(SessionTest, AProbeOfTokensThatAreNoneIsRefused) {
+  SessionOptions options = Options("infinipot", 64);
+  options.probe = {1, 2, 3};
+  auto session = Make(options), restored = Make(options);
+  const std::span<const int32_t> probe(tokens_.data() + 300, 3);
+  ASSERT_TRUE(session->Append({tokens_.data(), 100}).ok());
+  ASSERT_TRUE(session->SetProbe(probe).ok());
+  std::vector<uint8_t> bytes;
+  ASSERT_TRUE(session->Save(&bytes).ok());
+  const auto* raw = reinterpret_cast<const uint8_t*>(probe.data());
+  const auto at = std::search(bytes.begin(), bytes.end(), raw, raw + probe.size_bytes());
+  ASSERT_NE(at, bytes.end());
+  const int32_t n_vocab = model_->config().n_vocab;
+  for (const int32_t id : {-1, 0, n_vocab - 1, n_vocab}) {
+    std::memcpy(&at[4], &id, sizeof(id));
+    EXPECT_EQ(restored->Restore(bytes).ok(), id >= 0 && id < n_vocab) << id;
+  }
 }
 
 // A file's checksum tells damage, not malice: what the bytes say of every token is looked at, too.
@@ -262,6 +298,40 @@ TEST_F(SessionTest, TooSmallABudgetNamesTheSmallestThatWorks) {
   EXPECT_EQ(PlanSession(*model_, *backend_, options).status().code(), StatusCode::kOverBudget);
 }
 
+TEST_F(SessionTest, TheMinimumReadsARowAtATimeInTheSmallestPot) {
+  SessionOptions options = Options("streaming_llm", 6);
+  options.chunk_rows = 1;
+  const auto plan = PlanSession(*model_, *backend_, options);
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  EXPECT_EQ(plan->total_bytes, plan->minimum_bytes);
+}
+
+// Where a requested pot does not fit, smaller chunks are tried.
+TEST_F(SessionTest, ARequestedPotGetsSmallerChunks) {
+  SessionOptions options = Options("streaming_llm", 256);
+  const auto wide = PlanSession(*model_, *backend_, options);
+  options.chunk_rows = 1;
+  const auto narrow = PlanSession(*model_, *backend_, options);
+  ASSERT_TRUE(wide.ok() && narrow.ok());
+  ASSERT_LT(narrow->total_bytes, wide->total_bytes);
+  options.chunk_rows = 0;
+  options.budget_bytes = narrow->total_bytes;
+  const auto fits = PlanSession(*model_, *backend_, options);
+  ASSERT_TRUE(fits.ok()) << fits.status().message();
+  EXPECT_EQ(fits->chunk_rows, 1);
+  EXPECT_EQ(fits->pot.n_slots, 256);
+  options.budget_bytes = wide->total_bytes - 1;
+  EXPECT_EQ(PlanSession(*model_, *backend_, options)->chunk_rows, wide->chunk_rows / 2);
+  options.budget_bytes = wide->total_bytes;
+  EXPECT_EQ(PlanSession(*model_, *backend_, options)->chunk_rows, wide->chunk_rows);
+}
+
+TEST_F(SessionTest, ThePotThatNobodyAskedForIsWithinTheTrainedContext) {
+  const auto plan = PlanSession(*model_, *backend_, Options("streaming_llm", 0));
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  EXPECT_EQ(plan->pot.n_slots, std::min(4096, model_->config().n_ctx_train));
+}
+
 TEST_F(SessionTest, APotThatThePolicyCannotUseIsRefused) {
   EXPECT_EQ(PlanSession(*model_, *backend_, Options("streaming_llm", 5)).status().code(), StatusCode::kInvalidArgument);
   EXPECT_TRUE(PlanSession(*model_, *backend_, Options("streaming_llm", 6)).ok());
@@ -365,6 +435,16 @@ TEST_F(SessionTest, ResetIsAsNew) {
   session->Reset();
   EXPECT_EQ(session->counters().seen, 0);
   ASSERT_TRUE(session->Append({tokens_.data(), 50}).ok());
+  const std::vector<float> second((*session->Logits()).begin(), (*session->Logits()).end());
+  EXPECT_EQ(first, second);
+}
+
+TEST_F(SessionTest, ResetDrawsTheSameLotsAgain) {
+  auto session = Make(Options("random", 64));
+  ASSERT_TRUE(session->Append({tokens_.data(), 300}).ok());
+  const std::vector<float> first((*session->Logits()).begin(), (*session->Logits()).end());
+  session->Reset();
+  ASSERT_TRUE(session->Append({tokens_.data(), 300}).ok());
   const std::vector<float> second((*session->Logits()).begin(), (*session->Logits()).end());
   EXPECT_EQ(first, second);
 }

@@ -1,36 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mutation testing: changes one operator, constant or condition of the library at a time, and runs the tests that
-should notice.
+"""Mutation testing: changes one operator, constant, condition or statement of the library at a time, and runs the tests
+that should notice.
 
-    scripts/build release all
-    python3 tools/mutants/run.py --n 500 --seed 1 --out build/mutants.jsonl
+    python3 tools/mutants/run.py --n 600 --seed 1 --out build/mutants.jsonl
     python3 tools/mutants/run.py --out build/mutants.jsonl --report build/mutants.md     # what there is so far
+    python3 tools/mutants/run.py --n 600 --seed 1 --out build/mutants.jsonl --again      # survivors, with new tests
     python3 tools/mutants/run.py --at src/policy/a_vl.cc:241                             # those of one line
 
-Neither the checkout nor the build folder is changed: of a mutant one object is compiled, and linked before the
-libraries into a copy of each test program, where its functions stand in place of theirs (they are position-independent,
-so that none was compiled into a caller). A mutant is killed by a test that fails, crashes or takes ten times as long;
-it survives if none does. What the compiler refuses does not count, nor what it compiles to the same code. Tests run in
-this order, each in that of the time they take: the one beside the source, those of its folder, those of
-tests/conformance (those with the folder's name first), those of the folders that use it (SEEN_BY); until one fails
-or --most-seconds are over. A test that has killed a mutant of the same source before comes first. Of a program that
-takes longer than --most-seconds-of-one so many cases run as fit, spread evenly: those named after the source, or of all
-of them. Programs that start `weir` are left out: they would start it as it is. Folders take turns;
-within one, every possible mutant is as likely. The same seed draws the same mutants from the same sources; those that
---out has already are not run again.
+One build holds all mutants that were drawn (mutate.py): a copy of the tree in build/mutants, with a build folder of its
+own. There WEIR_MUTANT=n says which one holds, for a test and for every `weir` that it starts. Each case of each test
+program runs once with none, which tells how long it takes and which mutants it reaches. Then each mutant gets the
+cases that reach it: two that have killed mutants of the same source before, those of the source's folder, then the
+others, quick programs first; until one fails, crashes or takes ten times as long, or --most-seconds of them have
+passed, a quarter of it in one program. Time is processor time; of a program that takes more than
+--most-seconds-of-one, evenly spread cases run, as many as fit. A mutant that no case reaches survives without a run.
+
+Folders take turns; within one, every possible mutant is as likely. The same seed draws the same mutants, whatever
+changed elsewhere; those that --out has already are not run again. What does not compile is left out.
 """
 
 import argparse
 import collections
 import concurrent.futures
 import dataclasses
+import hashlib
+import itertools
 import json
 import math
 import os
-import random
 import re
 import resource
-import shlex
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -39,26 +40,277 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+TREE = ROOT / "build/mutants/tree"
+BUILD = TREE / "build/release"
 sys.path.insert(0, str(ROOT))
 
-from tools.mutants.mutate import Mutant, mutants_of  # noqa: E402
+try:
+    from tools.mutants.mutate import HEADER, SOURCE, Mutant, flags_of, mutants_of, on_line, with_mutants
+except ImportError:
+    sys.exit("mutants: error: apt-get install python3-clang-14, and run this with /usr/bin/python3 (WEIR_PYTHON)")
 
 FOLDERS = ["policy", "kv", "engine", "io", "text", "ops"]
-# Beside those of the folder and tests/conformance: the tests that can see what a folder does.
-SEEN_BY = {
-    "ops": ("backend_",),
-    "io": ("store_", "text_", "chat_", "recall_", "serve_"),
-    "text": ("chat_", "recall_", "rules_", "serve_"),
-    "kv": ("engine_", "recall_", "chat_"),
-    "engine": ("recall_", "chat_", "rules_", "capi_"),
-    "policy": ("eval_",),
-}
-START_WEIR = ("serve_http_", "serve_client_", "cli_")
-MOST_BYTES = 24 << 30  # of a test's address space
+MOST_BYTES = 12 << 30  # of a test's address space
+MOST_CASES = 400  # that are named in one command
 
 
 def run(*command: str, **options) -> subprocess.CompletedProcess:
     return subprocess.run(command, text=True, stdin=subprocess.DEVNULL, capture_output=True, **options)
+
+
+def say(words: str) -> None:
+    print(f"mutants: {words}", file=sys.stderr, flush=True)
+
+
+# The tree that holds the mutants.
+
+
+def write_if_other(path: Path, content: bytes, mode: int) -> None:
+    if not path.exists() or path.read_bytes() != content:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        path.chmod(mode)
+
+
+def copy_tree(mutated: dict[str, bytes]) -> None:
+    """The checkout's files, with what is not committed; files that stay the same are not touched, so that only others
+    are compiled again."""
+    listed = run("git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard", check=True)
+    names = {name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()}
+    for name in sorted(names):
+        file = ROOT / name
+        write_if_other(TREE / name, mutated.get(name) or file.read_bytes(), file.stat().st_mode)
+    for name, content in mutated.items():
+        if name not in names:
+            write_if_other(TREE / name, content, 0o644)
+    for file in [file for file in (TREE / "src").rglob("*") if file.is_file()]:
+        if (name := str(file.relative_to(TREE))) not in names and name not in mutated:
+            file.unlink()
+
+
+def configure() -> None:
+    options = [f"-DPython3_EXECUTABLE={sys.executable}"]
+    if shutil.which("ld.lld"):  # every program is linked, and lld is fast
+        options += ["-DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=lld", "-DCMAKE_SHARED_LINKER_FLAGS=-fuse-ld=lld"]
+    told = run("cmake", "--preset", "release", *options, cwd=TREE)
+    if told.returncode != 0:
+        sys.exit(f"mutants: error: the build cannot be configured: {told.stderr[-2000:]}")
+
+
+def places_in(name: str, flags: list[str], known: dict) -> list[Mutant]:
+    """Of one source; `known` is what an earlier run found in the same text."""
+    text = (ROOT / name).read_bytes()
+    digest = hashlib.sha256(text + (ROOT / "tools/mutants/mutate.py").read_bytes()).hexdigest()
+    if known.get("digest") != digest:
+        found = [dataclasses.asdict(m) for m in mutants_of(TREE / name, flags, text)]
+        known.update(digest=digest, mutants=found)
+    return [Mutant(**m) for m in known["mutants"]]
+
+
+def all_places(names: list[str], jobs: int) -> dict[str, list[Mutant]]:
+    cache = TREE.parent / "places.json"
+    known = json.loads(cache.read_text()) if cache.exists() else {}
+    flags = {}
+    for command in json.loads((BUILD / "compile_commands.json").read_text()):
+        if found := re.search(r"CMakeFiles/weir_(\w+)\.dir/", command["command"]):
+            flags.setdefault(found[1], flags_of(command["command"]))
+    with concurrent.futures.ProcessPoolExecutor(jobs) as pool:
+        asked = [pool.submit(found_in, name, flags[name.split("/")[1]], known.get(name, {})) for name in names]
+        for name, one in zip(names, asked, strict=True):
+            known[name] = one.result()
+    cache.write_text(json.dumps(known))
+    return {name: places_in(name, [], known[name]) for name in names}
+
+
+def found_in(name: str, flags: list[str], known: dict) -> dict:
+    places_in(name, flags, known)
+    return known
+
+
+def line_of(name: str, line: int) -> str:
+    return (ROOT / name).read_text().split("\n")[line - 1].strip()
+
+
+def draw(folders: list[str], seed: int, n: int, jobs: int) -> list[tuple[str, Mutant]]:
+    """By a hash of what is changed, so that what happens elsewhere changes nothing."""
+    names = [
+        str(file.relative_to(ROOT))
+        for folder in folders
+        for file in sorted((ROOT / "src" / folder).rglob("*.cc"))
+        if not file.stem.endswith("_test")
+    ]
+    queues, times = collections.defaultdict(list), collections.Counter()
+    for name, mutants in all_places(names, jobs).items():
+        lines = (ROOT / name).read_text().split("\n")
+        for m in mutants:
+            what = f"{seed}:{name}:{lines[m.line - 1].strip()}:{m.column}:{m.kind}:{m.old}:{m.new}"
+            times[what] += 1
+            key = hashlib.sha256(f"{what}:{times[what]}".encode()).digest()
+            queues[name.split("/")[1]].append((key, name, m))
+    ordered = [sorted(queue, key=lambda row: row[0]) for queue in queues.values()]
+    turns = itertools.chain.from_iterable(itertools.zip_longest(*ordered))
+    return [(name, m) for _, name, m in itertools.islice(filter(None, turns), n)]
+
+
+def build(drawn: dict[int, tuple[str, Mutant]], targets: list[str], jobs: int) -> set[int]:
+    """Compiles what the tests need; tells which mutants were left out because the compiler refuses them."""
+    cache = TREE.parent / "refused.json"  # of an earlier run
+    refused = {tuple(key) for key in json.loads(cache.read_text())} if cache.exists() else set()
+    out = {n for n, (name, mutant) in drawn.items() if (name, *dataclasses.astuple(mutant)) in refused}
+    while True:
+        of_file = collections.defaultdict(dict)
+        for n, (name, mutant) in drawn.items():
+            if n not in out:
+                of_file[name][n] = mutant
+        mutated = {name: with_mutants((ROOT / name).read_bytes(), mutants) for name, mutants in of_file.items()}
+        mutated["src/base/weir_mutant.h"] = HEADER.encode()
+        mutated["src/base/weir_mutant.cc"] = (SOURCE % (max(drawn, default=0) + 1)).encode()
+        copy_tree(mutated)
+        configure()
+        say(f"builds with {len(drawn) - len(out)} mutants in {len(of_file)} sources")
+        told = run("ninja", "-C", str(BUILD), "-j", str(jobs), "-k", "0", *targets)
+        if told.returncode == 0:
+            cache.write_text(
+                json.dumps([(name, *dataclasses.astuple(mutant)) for n, (name, mutant) in drawn.items() if n in out])
+            )
+            return out
+        errors = re.findall(r"(\S*src/\w[\w/.-]*\.cc):(\d+):\d+: (?:\S*\[\w*)*(?:fatal )?error", told.stdout)
+        errors = {(path[path.index("src/") :], int(line)) for path, line in errors}
+        found = set()
+        for name, line in errors:
+            if name in of_file:
+                found |= on_line(mutated[name], line) or set(of_file[name])
+        if not found:
+            sys.exit(f"mutants: error: the build fails, and no mutant says why:\n{told.stdout[-3000:]}")
+        out |= found
+
+
+# The tests, and what they reach.
+
+
+@dataclasses.dataclass
+class Case:
+    test: str  # as CTest calls it
+    name: str  # a case of GoogleTest; empty: all of the test
+    seconds: float = 0
+    passes: bool = False
+    seen: frozenset[int] = frozenset()
+
+    def __str__(self) -> str:
+        return f"{self.test} {self.name}".strip()
+
+
+def listed(chosen: str, without: str) -> dict[str, tuple[list[str], dict]]:
+    """The command and properties of each test that runs what the build made; no command for what is not made yet."""
+    out = {}
+    for test in json.loads(run("ctest", "--test-dir", str(BUILD), "--show-only=json-v1", check=True).stdout)["tests"]:
+        of = {p["name"]: p["value"] for p in test["properties"]}
+        command = test.get("command", [])
+        ours = any(str(BUILD) in word for word in command + of.get("ENVIRONMENT", [])) or not command
+        named = re.search(chosen, test["name"]) and not (without and re.search(without, test["name"]))
+        if ours and named and "slow" not in of.get("LABELS", []):
+            out[test["name"]] = (command, of)
+    return out
+
+
+def targets(tests: dict[str, tuple[list[str], dict]]) -> list[str]:
+    """Of the build, for these tests: a test program has the name of its test."""
+    out = set()
+    for name, (command, _) in tests.items():
+        out |= {name} if not command or Path(command[0]).name == name else {"weir", "weir_shared"}
+    return sorted(out)
+
+
+class Tests:
+    def __init__(self, listed: dict[str, tuple[list[str], dict]], n_mutants: int, most_seconds_of_one: float):
+        self.n_mutants, self.most_seconds_of_one = n_mutants, most_seconds_of_one
+        self.listed = {name: told for name, told in listed.items() if told[0]}
+        self.cases: list[Case] = []
+
+    def run_cases(self, cases: list[Case], environment: dict[str, str], most_seconds: float) -> tuple[str, float]:
+        """Of one test: which case fails first ("": none does), and the processor time of all with their children."""
+        command, of = self.listed[cases[0].test]
+        environment = os.environ | dict(pair.split("=", 1) for pair in of.get("ENVIRONMENT", [])) | environment
+        if cases[0].name:
+            command = [*command, "--gtest_fail_fast", "--gtest_filter=" + ":".join(case.name for case in cases)]
+        with tempfile.TemporaryDirectory(prefix="weir_mutant_", ignore_cleanup_errors=True) as where:
+            with open(f"{where}/out", "wb") as out:
+                process = subprocess.Popen(
+                    command, cwd=of.get("WORKING_DIRECTORY", BUILD), stdin=subprocess.DEVNULL, stdout=out,
+                    stderr=subprocess.DEVNULL, env=environment | {"TMPDIR": where, "TEST_TMPDIR": f"{where}/"},
+                    preexec_fn=lambda: limit(most_seconds), start_new_session=True,
+                )  # fmt: skip
+                status, seconds = wait(process, 3 * most_seconds + 30)
+            end_group(process.pid)  # servers that it left
+            if status in (0, of.get("SKIP_RETURN_CODE", 0)):
+                return "", seconds
+            begun = re.findall(r"^\[ RUN      \] (\S+)", Path(where, "out").read_text(errors="replace"), re.MULTILINE)
+        return begun[-1] if begun else cases[0].name or cases[0].test, seconds
+
+    def names_of(self, test: str) -> list[str]:
+        """The cases of a test program; one without a name for other tests."""
+        command, _ = self.listed[test]
+        if len(command) > 1 or Path(command[0]).name != test:
+            return [""]
+        told = run(command[0], "--gtest_list_tests", cwd=BUILD)
+        out, suite = [], ""
+        for line in told.stdout.splitlines():
+            line = line.split("#")[0].rstrip()
+            if line.startswith("  ") and "DISABLED_" not in suite + line:
+                out.append(suite + line.strip())
+            elif not line.startswith("  "):
+                suite = line
+        return out
+
+    def record(self, jobs: int) -> None:
+        """What each case reaches; of programs that are as they were, an earlier run has told."""
+        cache = TREE.parent / "seen.json"
+        known = json.loads(cache.read_text()) if cache.exists() else {}
+        shared = digest_of(BUILD / "weir") + digest_of(BUILD / "libweir.so")
+        digests = {}
+        for test, (command, _) in self.listed.items():
+            starts = test.startswith(("cli_", "serve_http_", "serve_client_")) or Path(command[0]).name != test
+            digests[test] = digest_of(Path(command[0])) + (shared if starts else "") + f"{self.most_seconds_of_one}"
+        pool = concurrent.futures.ThreadPoolExecutor(jobs)
+        for i, test in enumerate(sorted(self.listed)):
+            if known.get(test, {}).get("digest") != digests[test]:
+                names, rows = self.names_of(test), []
+                for some in spread(names):
+                    rows += pool.map(lambda name, test=test: self.look(Case(test, name)), some)
+                    took = sum(row["seconds"] for row in rows)
+                    if took > self.most_seconds_of_one / 2:  # the next ones are as many again
+                        break
+                known[test] = {"digest": digests[test], "cases": rows}
+                cache.write_text(json.dumps(known))
+                say(f"{i + 1} of {len(self.listed)}: {test}, {len(rows)} of {len(names)} cases, {took:.0f} s")
+            for row in known[test]["cases"]:
+                self.cases.append(Case(test, row["name"], row["seconds"], row["passes"], frozenset(row["seen"])))
+        for case in self.cases:
+            if not case.passes:
+                say(f"{case} fails without a mutant: left out")
+
+    def look(self, case: Case) -> dict:
+        with tempfile.NamedTemporaryFile(prefix="weir_seen_") as marks:
+            marks.write(bytes(self.n_mutants + 1))
+            marks.flush()
+            failed, seconds = self.run_cases([case], {"WEIR_MUTANT_SEEN": marks.name}, 600)
+            marks.seek(0)
+            seen = [n for n, byte in enumerate(marks.read()) if byte]
+        return {"name": case.name, "seconds": round(seconds, 3), "passes": not failed, "seen": seen}
+
+
+def spread(names: list[str]) -> list[list[str]]:
+    """All of them in parts, the first with a few that are far from each other, each next one with as many again."""
+    step, parts, seen = 1 << max(len(names) // 8, 1).bit_length(), [], set()
+    while step:
+        parts.append([name for name in names[::step] if name not in seen])
+        seen.update(parts[-1])
+        step //= 2
+    return parts
+
+
+def digest_of(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else ""
 
 
 def limit(seconds: float) -> None:
@@ -68,345 +320,185 @@ def limit(seconds: float) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-@dataclasses.dataclass(frozen=True)
-class Test:
-    name: str  # of the program
-    seconds: float
-    cases: str = ""  # a filter of googletest; empty: all of them
-
-
-def cases_that_fit(cases: list[str], stem: str, seconds: float, most: float) -> tuple[list[str], float]:
-    """Of a program that takes so many seconds with all its cases: those that run in `most`, and what they take."""
-    named = [case for case in cases if re.search(rf"(^|[/._]){re.escape(stem)}(_|$)", case, re.IGNORECASE)]
-    each = seconds / max(len(cases), 1)
-    chosen = named or cases
-    step = max(1, math.ceil(len(chosen) * each / most))
-    chosen = chosen[::step]
-    return chosen, each * len(chosen)
-
-
-class Build:
-    """A build folder that is up to date, and its test programs."""
-
-    def __init__(self, folder: Path, most_seconds_of_one: float, without: tuple[str, ...] = ()):
-        self.folder, self.most_seconds_of_one = folder, most_seconds_of_one
-        commands = folder / "compile_commands.json"
-        if not commands.exists():
-            sys.exit(f"mutants: error: {folder} is no build folder: scripts/build release all")
-        self.commands = json.loads(commands.read_text())
-        listed = json.loads(run("ctest", "--test-dir", str(folder), "--show-only=json-v1", check=True).stdout)
-        self.programs = {}  # a program has the name of its test
-        for test in listed["tests"]:
-            slow = any(p["name"] == "LABELS" and "slow" in p["value"] for p in test["properties"])
-            program = Path(test.get("command", [""])[0])
-            left_out = test["name"].startswith(START_WEIR + without)
-            if program.name == test["name"] and not slow and not left_out and program.exists():
-                self.programs[test["name"]] = program
-        if not self.programs:
-            sys.exit("mutants: error: the build has no tests: scripts/build release all")
-        self.links, self.libraries = {}, {}
-        self.read_links()
-        self.usual = self.costs()  # seconds that a test takes, as it is
-        self.sound = {}  # whether a test passes without a mutant
-        self.cases = {}  # of a program
-        self.unchanged = {}  # the code of sources as they are
-        self.lock = threading.Lock()
-
-    def compile(self, path: Path, text: str, where: Path) -> Path | None:
-        """The object of a source with this text; None if the compiler refuses it."""
-        exact = [c for c in self.commands if c["file"] == str(ROOT / path)]
-        target = f"CMakeFiles/weir_{path.parts[1]}.dir/"
-        alike = exact or [c for c in self.commands if target in c["command"]]
-        source, out = where / path.name, where / "mutant.o"
-        source.write_text(text)
-        words, last = [], ""
-        for word in shlex.split(alike[0]["command"]):
-            if last == "-o":
-                word = str(out)
-            elif last == "-c":
-                word = str(source)
-            elif word == "-O3":
-                word = "-O1"
-            words.append(word)
-            last = word if word in ("-o", "-c") else ""
-        # Names of files are part of no code, so that two mutants can be compared.
-        words += [f"-I{(ROOT / path).parent}", f"-ffile-prefix-map={where}=.", "-w"]
-        return out if run(*words, cwd=alike[0]["directory"]).returncode == 0 else None
-
-    def code(self, path: Path, where: Path) -> bytes:
-        with self.lock:
-            known = self.unchanged.get(path)
-        if known is None:
-            made = self.compile(path, (ROOT / path).read_text(), where)
-            if made is None:
-                sys.exit(f"mutants: error: {path} does not compile as it is")
-            known = made.read_bytes()
-            with self.lock:
-                self.unchanged[path] = known
-        return known
-
-    def read_links(self) -> None:
-        """The words that link each program, and the libraries among them."""
-        targets = {str(program.relative_to(self.folder)): name for name, program in self.programs.items()}
-        told = run("ninja", "-C", str(self.folder), "-t", "commands", *targets, check=True).stdout
-        for line in told.splitlines():
-            found = re.search(r"^: && (.*? -o (\S+) .*?) && ", line)
-            if found and found[2] in targets:
-                words, name = shlex.split(found[1]), targets[found[2]]
-                self.links[name] = words
-                self.libraries[name] = {m[1] for word in words if (m := re.search(r"libweir_(\w+)\.a$", word))}
-
-    def link(self, name: str, mutant: Path, where: Path) -> Path | None:
-        out = where / name
-        words, last = [], ""
-        for word in self.links[name]:
-            words.append(str(out) if last == "-o" else word)
-            if last == "-o":
-                words += [str(mutant), "-Wl,-z,muldefs", "-fuse-ld=lld"]
-            last = word
-        return out if run(*words, cwd=self.folder).returncode == 0 else None
-
-    def cases_of(self, name: str) -> list[str]:
-        with self.lock:
-            if name in self.cases:
-                return self.cases[name]
-        out, suite = [], ""
-        told = run(str(self.programs[name]), "--gtest_list_tests", cwd=self.programs[name].parent)
-        for line in told.stdout.splitlines():
-            line = line.split("#")[0].rstrip()
-            if line.startswith("  "):
-                out.append(suite + line.strip())
-            else:
-                suite = line
-        with self.lock:
-            self.cases[name] = out
-        return out
-
-    def seconds(self, name: str) -> float:
-        """What the program takes: as CTest says, or as it takes here without a mutant."""
-        with self.lock:
-            if name in self.usual:
-                return self.usual[name]
-        most = 2 * self.most_seconds_of_one
-        with tempfile.TemporaryDirectory(prefix="weir_mutant_") as where, open(f"{where}/out", "w+") as out:
-            program = self.programs[name]
-            process = subprocess.Popen(
-                [str(program)], cwd=program.parent, env=self.environment(Path(where)), stdin=subprocess.DEVNULL,
-                stdout=out, stderr=subprocess.STDOUT, preexec_fn=lambda: limit(most),
-            )  # fmt: skip
-            _, status, usage = os.wait4(process.pid, 0)
+def wait(process: subprocess.Popen, most_seconds: float) -> tuple[int, float]:
+    """Its status and processor time. What waits for ever is ended; time in which this process itself was stopped does
+    not count."""
+    passed, pause = 0.0, 0.001
+    while True:
+        pid, status, usage = os.wait4(process.pid, os.WNOHANG)
+        if pid:
             process.returncode = os.waitstatus_to_exitcode(status)
-            seconds = usage.ru_utime + usage.ru_stime
-            if process.returncode < 0:  # it takes longer: so many cases ended
-                out.seek(0)
-                ended = out.read().count("[       OK ]")
-                seconds *= len(self.cases_of(name)) / max(ended, 0.5)
-        with self.lock:
-            self.usual[name] = seconds
-        return seconds
-
-    def environment(self, where: Path) -> dict[str, str]:
-        return os.environ | {"TMPDIR": str(where), "TEST_TMPDIR": f"{where}/"}
-
-    def test(self, name: str, stem: str) -> Test | None:
-        """The program, or so many cases of it as fit."""
-        seconds = self.seconds(name)
-        if seconds <= self.most_seconds_of_one:
-            return Test(name, seconds)
-        cases, takes = cases_that_fit(self.cases_of(name), stem, seconds, self.most_seconds_of_one)
-        return Test(name, takes, ":".join(cases)) if cases and takes <= 2 * self.most_seconds_of_one else None
-
-    def passes(self, test: Test, program: Path, most_seconds: float, where: Path) -> bool:
-        environment = self.environment(where)
-        if test.cases:
-            environment |= {"GTEST_FILTER": test.cases}
-        try:
-            done = run(
-                str(program), cwd=self.programs[test.name].parent, env=environment,
-                preexec_fn=lambda: limit(most_seconds),
-                timeout=10 * most_seconds + 300,
-            )  # fmt: skip
-        except (subprocess.TimeoutExpired, UnicodeDecodeError):
-            return False
-        return done.returncode in (0, 77)
-
-    def costs(self) -> dict[str, float]:
-        """As CTest has measured them in this build folder."""
-        file = self.folder / "Testing/Temporary/CTestCostData.txt"
-        rows = [line.split() for line in file.read_text().splitlines()] if file.exists() else []
-        return {row[0]: float(row[2]) for row in rows if len(row) == 3 and float(row[2]) > 0}
-
-    def is_sound(self, test: Test, where: Path) -> bool:
-        """Whether the test passes without a mutant: only then its failure says something."""
-        with self.lock:
-            if test in self.sound:
-                return self.sound[test]
-        sound = self.passes(test, self.programs[test.name], 10 * test.seconds + 60, where)
-        with self.lock:
-            self.sound[test] = sound
-        if not sound:
-            print(f"mutants: {test.name} fails without a mutant: left out", file=sys.stderr)
-        return sound
-
-    def tests_of(self, path: Path) -> list[list[str]]:
-        """Names, in the groups in which they are run."""
-        folder, stem = path.parts[1], path.stem
-        names = [name for name in self.links if folder in self.libraries[name]]
-        beside = [name for name in names if name == f"{folder}_{stem}_test"]
-        same = [name for name in names if name.startswith(f"{folder}_") and name not in beside]
-        whole = [name for name in names if name.startswith("conformance_")]
-        rest = [name for name in names if name.startswith(SEEN_BY.get(folder, ("",))) and name not in same + whole]
-        return [beside, same, whole, rest]
+            return process.returncode, usage.ru_utime + usage.ru_stime
+        if passed > most_seconds:
+            end_group(process.pid)
+        before = time.monotonic()
+        time.sleep(pause)
+        passed += min(time.monotonic() - before, 2 * pause)
+        pause = min(2 * pause, 0.05)
 
 
-class Runner:
-    def __init__(self, build: Build, most_seconds: float):
-        self.build, self.most_seconds = build, most_seconds
+def end_group(pid: int) -> None:
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+# The mutants, one after the other.
+
+
+class Trial:
+    def __init__(self, tests: Tests, most_seconds: float):
+        self.tests, self.most_seconds = tests, most_seconds
         self.killers = collections.defaultdict(collections.Counter)  # of a source's mutants
-        self.lock = threading.Lock()
+        self.sound = {}  # whether a case passes when it is asked again without a mutant
+        self.reaching = collections.defaultdict(list)
+        for at, case in enumerate(tests.cases):
+            for n in case.seen if case.passes else ():
+                self.reaching[n].append(at)
 
-    def order(self, path: Path) -> list[str]:
-        """Names of programs."""
-        out, usual = [], dict(self.build.usual)
-        for names in self.build.tests_of(path):
-            out += sorted(names, key=lambda name: (path.parts[1] not in name, usual.get(name, 1.0), name))
-        with self.lock:
-            killed = dict(self.killers[path])
-        return sorted(out, key=lambda name: -killed.get(name, 0))
+    def order(self, n: int, name: str) -> list[list[int]]:
+        """Places in the list of cases that are run at once: of one test each."""
+        cases, near = self.tests.cases, f"{name.split('/')[1]}_"
+        reach = set(self.reaching[n])
+        first = [at for at, _ in self.killers[name].most_common() if at in reach][:2]
+        of_test = collections.defaultdict(list)
+        for at in sorted(reach - set(first), key=lambda at: cases[at].seconds):
+            of_it = of_test[cases[at].test]
+            if len(of_it) < MOST_CASES and sum(cases[other].seconds for other in of_it) <= self.most_seconds / 4:
+                of_it.append(at)
+        seconds = {test: sum(cases[at].seconds for at in of_it) for test, of_it in of_test.items()}
+        later = sorted(of_test, key=lambda test: (not test.startswith(near), seconds[test]))
+        return [[at] for at in first] + [of_test[test] for test in later]
 
-    def verdict(self, path: Path, mutant: Mutant) -> tuple[str, str]:
-        """killed, survived, refused or same; and the test that noticed."""
-        with tempfile.TemporaryDirectory(prefix="weir_mutant_") as folder:
-            where = Path(folder)
-            made = self.build.compile(path, mutant.apply((ROOT / path).read_text()), where)
-            if made is None:
-                return "refused", ""
-            left = self.most_seconds
-            for name in self.order(path):
-                test = self.build.test(name, path.stem)
-                if test is None or test.seconds > left:
-                    continue
-                left -= test.seconds
-                program = self.build.link(test.name, made, where)
-                if program is None:
-                    continue  # this program has the functions under other names
-                passed = self.build.passes(test, program, 10 * test.seconds + 20, where)
-                program.unlink()
-                if not passed and self.build.is_sound(test, where):
-                    with self.lock:
-                        self.killers[path][test.name] += 1
-                    return "killed", test.name
-            code = made.read_bytes()
-            return ("same" if self.build.code(path, where) == code else "survived"), ""
+    def verdict(self, n: int, name: str) -> dict:
+        """killed, survived or unreached; the case that noticed, and how many ran."""
+        left, ran = self.most_seconds, 0
+        for places in self.order(n, name):
+            cases = [self.tests.cases[at] for at in places]
+            seconds = sum(case.seconds for case in cases)
+            if seconds > left:
+                continue
+            left -= seconds
+            ran += len(cases)
+            failed, _ = self.tests.run_cases(cases, {"WEIR_MUTANT": str(n)}, 10 * seconds + 5)
+            at = next((at for at, case in zip(places, cases, strict=True) if case.name == failed), places[0])
+            if failed and self.is_sound(at):
+                self.killers[name][at] += 1
+                return {
+                    "verdict": "killed",
+                    "test": str(self.tests.cases[at]),
+                    "reach": len(self.reaching[n]),
+                    "ran": ran,
+                }
+        verdict = "survived" if self.reaching[n] else "unreached"
+        return {"verdict": verdict, "test": "", "reach": len(self.reaching[n]), "ran": ran}
 
-
-def mutants_in(folder: str):
-    for file in sorted((ROOT / "src" / folder).rglob("*.cc")):
-        if not file.stem.endswith("_test"):
-            path = file.relative_to(ROOT)
-            yield from ((path, m) for m in mutants_of(file.read_text()) if m.old != m.new)
-
-
-def draw(folders: list[str], seed: int):
-    """Mutants without end, of one folder after the other."""
-    rng = random.Random(seed)
-    queues = [list(mutants_in(folder)) for folder in folders]
-    for queue in queues:
-        rng.shuffle(queue)
-    while any(queues):
-        for queue in queues:
-            if queue:
-                yield queue.pop()
+    def is_sound(self, at: int) -> bool:
+        if at not in self.sound:
+            case = self.tests.cases[at]
+            self.sound[at] = not self.tests.run_cases([case], {}, 10 * case.seconds + 30)[0]
+            if not self.sound[at]:
+                say(f"{case} fails without a mutant: does not count")
+        return self.sound[at]
 
 
-def read_rows(out: Path) -> list[dict]:
-    return [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
+def read_rows(out: Path) -> dict[tuple, dict]:
+    """The last one of each mutant."""
+    rows = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
+    return {key_of(row): row for row in rows}
 
 
-def counts_of(rows: list[dict]) -> int:
-    return sum(row["verdict"] in ("killed", "survived") for row in rows)
+def key_of(row: dict) -> tuple:
+    return tuple(row[part] for part in ("path", "line", "text", "column", "kind", "old", "new"))
 
 
 def report(rows: list[dict]) -> str:
     counts = collections.Counter((row["path"].split("/")[1], row["verdict"]) for row in rows)
-    lines = ["| folder | mutants | killed | survived | killed, % |", "|---|--:|--:|--:|--:|"]
-    for folder in [*dict.fromkeys(folder for folder, _ in counts), "all"]:
+    lines = ["| folder | mutants | killed | survived | never reached | killed, % |", "|---|--:|--:|--:|--:|--:|"]
+    for folder in [*(folder for folder in FOLDERS if any(folder == of for of, _ in counts)), "all"]:
         n = {
             verdict: sum(c for (of, v), c in counts.items() if v == verdict and folder in (of, "all"))
-            for verdict in ("killed", "survived")
+            for verdict in ("killed", "survived", "unreached")
         }
-        total = n["killed"] + n["survived"]
-        if total > 0:
-            share = 100 * n["killed"] / total
-            lines.append(f"| {folder} | {total} | {n['killed']} | {n['survived']} | {share:.1f} |")
-    for verdict, words in [("refused", "did not compile"), ("same", "compile to the same code")]:
-        lines += ["", f"{sum(row['verdict'] == verdict for row in rows)} more {words}."]
+        if total := sum(n.values()):
+            share = f"{100 * n['killed'] / total:.1f}"
+            lines.append(f"| {folder} | {total} | {n['killed']} | {n['survived']} | {n['unreached']} | {share} |")
     lines += ["", "Survivors:", ""]
-    for row in rows:
-        if row["verdict"] == "survived":
-            lines.append(f"- `{row['path']}:{row['line']}`: `{row['old']}` to `{row['new']}` in `{row['text']}`")
+    for row in sorted(rows, key=lambda row: (row["path"], row["line"], row["column"])):
+        if row["verdict"] != "killed":
+            of = "" if row["verdict"] == "survived" else " (never reached)"
+            change = f"`{row['old']}` to `{row['new']}`" if row["new"] else f"without `{row['old']}`"
+            lines.append(f"- `{row['path']}:{row['line']}`{of}: {change} in `{row['text']}`")
     return "\n".join(lines) + "\n"
+
+
+def try_mutants(args: argparse.Namespace, rows: dict[tuple, dict]) -> None:
+    copy_tree({})
+    configure()
+    if args.at:
+        name, line = args.at.rsplit(":", 1)
+        found = [(name, m) for m in all_places([name], 1)[name] if m.line == int(line)]
+    else:
+        found = draw(args.folders.split(","), args.seed, args.n, args.jobs)
+    drawn = dict(enumerate(found, 1))
+    out = build(drawn, targets(listed(args.tests, args.without)), args.jobs)
+    say(f"{len(out)} of {len(drawn)} do not compile")
+    tests = Tests(listed(args.tests, args.without), len(drawn), args.most_seconds_of_one)
+    tests.record(args.jobs)
+    trial = Trial(tests, args.most_seconds)
+    head = run("git", "-C", str(ROOT), "rev-parse", "HEAD", check=True).stdout.strip()
+    queue, lock, until = iter(drawn.items()), threading.Lock(), time.monotonic() + 60 * args.minutes
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+
+    def work() -> None:
+        while time.monotonic() < until:
+            with lock:
+                n, (name, mutant) = next(queue, (0, ("", None)))
+            if n == 0:
+                return
+            row = {"path": name, "line": mutant.line, "column": mutant.column, "kind": mutant.kind}
+            row |= {"old": mutant.old, "new": mutant.new, "text": line_of(name, mutant.line), "n": n, "head": head}
+            known = rows.get(key_of(row))
+            if n in out or (known and (known["verdict"] == "killed" or not args.again)):
+                continue
+            row |= trial.verdict(n, name)
+            with lock:
+                rows[key_of(row)] = row
+                with args.out.open("a") as file:
+                    file.write(json.dumps(row) + "\n")
+                say(f"{n} {row['verdict']} {name}:{row['line']} {row['old']} -> {row['new']} {row['test']}")
+
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        for worker in [pool.submit(work) for _ in range(args.jobs)]:
+            worker.result()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--n", type=int, default=0, help="mutants that count, with those that --out has")
+    parser.add_argument("--n", type=int, default=0, help="mutants that are drawn; a few do not compile")
     parser.add_argument("--at", help="PATH:LINE: every mutant of one line")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--folders", default=",".join(FOLDERS), help="of src/ (default: %(default)s)")
     parser.add_argument("--out", type=Path, default=ROOT / "build/mutants.jsonl", help="one line a mutant; is added to")
     parser.add_argument("--report", type=Path, help="writes a table and the survivors here")
-    parser.add_argument("--build", type=Path, default=ROOT / "build/release", help="up to date, with all tests")
+    parser.add_argument("--again", action="store_true", help="runs those that survived again")
     parser.add_argument("--most-seconds", type=float, default=60, help="for the tests of one mutant")
-    parser.add_argument("--most-seconds-of-one", type=float, default=12, help="of longer programs some cases run")
-    parser.add_argument("--without", default="", help="programs whose names begin so are left out: conformance_,eval_")
+    parser.add_argument("--most-seconds-of-one", type=float, default=30, help="of longer programs some cases run")
+    parser.add_argument("--tests", default="", help="an expression, as of ctest -R: only tests whose names match run")
+    parser.add_argument("--without", default="", help="as of ctest -E: tests whose names match are left out")
     parser.add_argument("--minutes", type=float, default=1e9, help="no mutant is begun after so many")
     parser.add_argument("--jobs", type=int, default=2)
     args = parser.parse_args()
 
     rows = read_rows(args.out)
     if args.n > 0 or args.at:
-        head = run("git", "-C", str(ROOT), "rev-parse", "HEAD", check=True).stdout.strip()
-        without = tuple(name for name in args.without.split(",") if name)
-        runner = Runner(Build(args.build.resolve(), args.most_seconds_of_one, without), args.most_seconds)
-        if args.at:
-            at, line = args.at.rsplit(":", 1)
-            drawn = ((Path(at), m) for m in mutants_of((ROOT / at).read_text()) if m.old != m.new)
-            queue, args.n = iter([(p, m) for p, m in drawn if m.line == int(line)]), 1 << 30
-        else:
-            queue = draw(args.folders.split(","), args.seed)
-        known = {(row["path"], row["line"], row["column"], row["new"], row["text"]) for row in rows}
-        lock, until = threading.Lock(), time.monotonic() + 60 * args.minutes
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-
-        def work() -> None:
-            while True:
-                with lock:
-                    if counts_of(rows) >= args.n or time.monotonic() > until:
-                        return
-                    path, mutant = next(queue, (None, None))
-                    if path is None:
-                        return
-                    text = (ROOT / path).read_text().split("\n")[mutant.line - 1].strip()
-                    if (str(path), mutant.line, mutant.column, mutant.new, text) in known:
-                        continue
-                verdict, test = runner.verdict(path, mutant)
-                row = {"head": head, "path": str(path), "line": mutant.line, "column": mutant.column}
-                row |= {"old": mutant.old, "new": mutant.new, "kind": mutant.kind, "text": text}
-                row |= {"verdict": verdict, "test": test}
-                with lock:
-                    rows.append(row)
-                    with args.out.open("a") as out:
-                        out.write(json.dumps(row) + "\n")
-                    print(f"{verdict:8} {path}:{mutant.line} {mutant.old} -> {mutant.new} {test}", file=sys.stderr)
-
-        with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-            for worker in [pool.submit(work) for _ in range(args.jobs)]:
-                worker.result()
+        try_mutants(args, rows)
+    told = report(list(rows.values()))
     if args.report:
-        args.report.write_text(report(rows))
+        args.report.write_text(told)
     else:
-        print(report(rows), end="")
+        print(told, end="")
 
 
 if __name__ == "__main__":

@@ -60,6 +60,44 @@ TEST(JinjaProgram, RendersWhatJinja2Renders) {
   EXPECT_GT(n_refused, 3);
 }
 
+// Words for training are no loop of their own, and leave the one around them as it is.
+TEST(JinjaProgram, ALoopEndsBehindWordsForTraining) {
+  const auto text = RunIt("{% for x in [1, 2] %}{% generation %}a{% endgeneration %}{% break %}{% endfor %}");
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  EXPECT_EQ(text->bytes(), "a");
+  EXPECT_FALSE(RunIt("{% for x in [1] %}{% generation %}{% break %}{% endgeneration %}{% endfor %}").ok());
+}
+
+TEST(JinjaProgram, EverySpaceIsOne) {
+  for (const char* space : {"\t", "\n", "\r", " ", "\x1c", "\x1f", "\u0085", "\u00a0", "\u1680", "\u2000", "\u200a",
+                            "\u2028", "\u2029", "\u202f", "\u205f", "\u3000"}) {
+    EXPECT_EQ(RunIt(std::string("{{ '") + space + "'.isspace() }}")->bytes(), "True") << space;
+  }
+  for (const char* other : {"\x08", "\x0e", "\x1b", "!", "\u1681", "\u200b", "\u2027", "\u202a", "\u3001"}) {
+    EXPECT_EQ(RunIt(std::string("{{ '") + other + "'.isspace() }}")->bytes(), "False") << other;
+  }
+}
+
+TEST(JinjaProgram, WhatIsUnknownIsAnErrorBeforeItRuns) {
+  EXPECT_FALSE(Program::Parse("{{ 1 | nosuch }}").ok());
+  EXPECT_FALSE(Program::Parse("{{ 1 is nosuch }}").ok());
+}
+
+TEST(JinjaProgram, ErrorsSpellOutWhatHasNoValue) {
+  EXPECT_NE(RunIt("{% set a = {} %}{{ a.b.c }}").status().message().find("'a.b'"), std::string::npos);
+}
+
+TEST(JinjaProgram, ZerosFillOnlyWhereNothingElseDoes) {
+  EXPECT_EQ(RunIt("{{ '{:05}|{:<05}|{:*<05}|{:*<5}'.format(1, 1, 1, 1) }}")->bytes(), "00001|10000|1****|1****");
+}
+
+TEST(JinjaProgram, LettersReachFromAToZ) {
+  EXPECT_EQ(RunIt("{{ 'azAZ'.isalpha() }}")->bytes(), "True");
+  for (const char* other : {"@", "[", "`", "{"}) {
+    EXPECT_EQ(RunIt(std::string("{{ '") + other + "'.isalpha() }}")->bytes(), "False") << other;
+  }
+}
+
 // Each method, filter, test, operator, format and statement with the arguments that make a difference; null: refused.
 TEST(JinjaProgram, ExpressionsAreThoseOfJinja2) {
   std::ifstream in(SourceDir() + "/tests/golden/jinja/expressions.json");
@@ -173,6 +211,14 @@ TEST(JinjaProgram, HostileTemplatesEndWithOneLine) {
       "{% if x %}",
       "{% for x in %}{% endfor %}",
       "{{ 1 | nosuch }}",
+      "{{ dict(**messages, a=1) }}",
+      "{{ dict(**messages, **messages) }}",
+      "{{ dict(a=1, a=2) }}",
+      "{{ 'abc'[0:1:1:1] }}",
+      "{{ '%s%s' % 'a' }}",
+      "{% for x in [1] %}{% endfor %}{% break %}",
+      "{% macro m() %}{% endmacro %}{% break %}",
+      "{% for x in [1] %}{% macro m() %}{% break %}{% endmacro %}{% endfor %}",
       "{{ 1 is nosuch }}",
       "{% break %}",
       "{{ \"\\x4\" }}",
