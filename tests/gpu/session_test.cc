@@ -99,6 +99,11 @@ TEST_P(SessionTest, EveryPolicyKeepsWhatItKeepsOnTheCpu) {
   for (const PolicyInfo* info : AllPolicyInfos()) {
     SCOPED_TRACE(info->name);
     const SessionOptions options = Options(info->name, std::string(info->name) == "full" ? 128 : 48);
+    const PolicyNeeds needs = std::move(options.policy.Make()).value()->Needs();
+    if (needs.evidence.noise.on || needs.merge != Merge::kNone) {  // built for the CPU
+      EXPECT_EQ(Session::Make(*model_, *backend_, options).status().code(), StatusCode::kUnsupported);
+      continue;
+    }
     const auto mine = OnDevice(options), theirs = OnCpu(options);
     Session::AppendOptions append;
     append.end_of_prompt = true;
