@@ -365,6 +365,7 @@ Result<Setup> MakeSetup(const ModelFlags& model_flags, const PotFlags& pot_flags
     WEIR_ASSIGN_OR_RETURN(out.encoder, LoadPictureEncoder(*pictures.flags, *out.model));
   }
   if (out.encoder != nullptr) {
+    options.pictures = pot_flags.pictures.value_or(true);
     WEIR_ASSIGN_OR_RETURN(room, MeasurePictures(pictures.flags, pictures.more_later));
     room.n_waiting = pictures.n_waiting;
     WEIR_ASSIGN_OR_RETURN(const auto beside, PictureReader::Plan(out.encoder->encoder(), room, prune));

@@ -312,6 +312,7 @@ Result<SessionOptions> ToSessionOptions(const PotFlags& flags) {
   WEIR_ASSIGN_OR_RETURN(options.v_type, ParseCacheType(flags.v_type, CachePart::kValues));
   options.watch_attention = flags.trace_attention > 0;
   options.on_overflow = flags.on_overflow == "error" ? OnOverflow::kError : OnOverflow::kEvict;
+  options.pictures = flags.pictures.value_or(false);
   return options;
 }
 

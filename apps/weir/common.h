@@ -69,6 +69,7 @@ struct PotFlags {
   GuessFlags guesses;
   int aside = 0;                 // SessionOptions::aside_slots
   std::vector<PlanItem> beside;  // SessionOptions::beside: of rules
+  std::optional<bool> pictures;  // SessionOptions::pictures, of a saved session
   int64_t form_bytes = 0;        // for answers that are held to a form
   RecallFlags recall;
 };
@@ -83,6 +84,7 @@ Result<std::unique_ptr<TraceWriter>> StartTrace(const PotFlags& flags, Session& 
                                                 const LoadedModel* model = nullptr);
 // Ends it with what the session holds. Nothing to do for nullptr.
 Status FinishTrace(TraceWriter* trace, const Session& session);
+// Without pictures, unless a saved session expects some: callers that load an encoder turn them on.
 Result<SessionOptions> ToSessionOptions(const PotFlags& flags);
 // The probe of policies that ask the model itself. `in_chat`: in the words of the model's chat template, where it has
 // one. `question`: as PrepareProbe().

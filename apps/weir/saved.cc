@@ -71,6 +71,7 @@ void Adopt(const CLI::App& sub, const SessionNote& note, PotFlags* flags) {
     if (!given("--recall-tokens")) flags->recall.tokens = note.excerpt_slots;
   }
   flags->aside = note.aside_slots;
+  flags->pictures = note.pictures;
   if (!given("--on-overflow")) flags->on_overflow = note.on_overflow == OnOverflow::kError ? "error" : "evict";
 }
 

@@ -149,6 +149,7 @@ Result<OpenedWith> OptionsFor(weir_model& model, const weir_session_options& giv
     if (model.encoder == nullptr) return InvalidArgument("prune needs a vision encoder: weir_model_options.mmproj");
     WEIR_ASSIGN_OR_RETURN(out.prune, ParsePrunerSpec(given.prune));
   }
+  options.pictures = model.encoder != nullptr;
   if (given.picture_side < 0) return InvalidArgument("picture_side is {}", given.picture_side);
   if (model.encoder != nullptr) {
     const int32_t side = given.picture_side > 0 ? given.picture_side : kDefaultPictureSide;

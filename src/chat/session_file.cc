@@ -53,6 +53,8 @@ Result<DType> CacheType(const std::string& name) {
   return InvalidArgument("the snapshot has a cache of type '{}', which this build does not know", name);
 }
 
+const char* PicturesText(bool pictures) { return pictures ? "some" : "none"; }
+
 std::string WindowText(int32_t n) { return n == 0 ? "what the policy keeps" : fmt::format("the newest {} tokens", n); }
 
 }  // namespace
@@ -72,6 +74,7 @@ SessionNote SessionNote::Of(const Session& session, OnOverflow on_overflow, std:
   out.k_type = plan.pot.k_type;
   out.v_type = plan.pot.v_type;
   out.on_overflow = on_overflow;
+  out.pictures = plan.pictures;
   out.excerpt_slots = plan.excerpt_slots;
   out.aside_slots = plan.aside_slots;
   return out;
@@ -100,6 +103,7 @@ std::string SessionNote::ToText() const {
   if (frames) {
     text["frames"] = {{"encoder", frames->encoder}, {"fingerprint", frames->fingerprint}, {"bytes", frames->bytes}};
   }
+  if (!pictures) text["pictures"] = false;
   if (window_rows > 0) text["window_rows"] = window_rows;
   if (excerpt_slots > 0) text["excerpt"] = excerpt_slots;
   if (aside_slots > 0) text["aside"] = aside_slots;
@@ -123,6 +127,7 @@ Result<SessionNote> SessionNote::Parse(const std::string& text) {
   fields.Get("k_type", &k_type);
   fields.Get("v_type", &v_type);
   fields.Get("on_overflow", &on_overflow);
+  fields.Get("pictures", &out.pictures);
   if (const Json* conversation = fields.Get("conversation")) out.conversation = *conversation;
   if (const Json* watched = fields.Get("watched")) out.watched = *watched;
   if (const Json* sampler = fields.Get("sampler")) out.sampler = *sampler;
@@ -175,6 +180,10 @@ Status SessionNote::CheckFits(const Session& session, const std::string& fingerp
     return InvalidArgument("the snapshot's layers with a window hold {}, this session's {}; use --window-layers {}",
                            WindowText(window_rows), WindowText(plan.pot.windows.n_rows),
                            window_rows > 0 ? "newest" : "pot");
+  }
+  if (pictures != plan.pictures) {
+    return InvalidArgument("of pictures the snapshot's session expects {}, this one {}; --session takes over what it expects",
+                           PicturesText(pictures), PicturesText(plan.pictures));
   }
   if (excerpt_slots != plan.excerpt_slots) {
     return InvalidArgument("the snapshot has {} slots for what recall brings back, this session {}: --recall-tokens {}",

@@ -2,7 +2,8 @@
 // A session as a snapshot file (io/snapshot.h): the bytes of Session::Save(), then those of FrameStore::Save() if the
 // stream keeps frames, and a text that describes them.
 //
-// The text is JSON: format, model, fingerprint, policy, pot, chunk, window_rows, k_type, v_type, on_overflow;
+// The text is JSON: format, model, fingerprint, policy, pot, chunk, window_rows, k_type, v_type, on_overflow,
+// pictures (false: none were expected; missing: some were);
 // `conversation` (null for a session without rounds), `watched` (the stream's clock and the frames of its live video;
 // null: neither), `sampler` (null where every answer brings its own), `frames` (the encoder, its fingerprint, and the
 // bytes of the frames that are kept; missing where there are none), `excerpt` and `aside`
@@ -40,6 +41,7 @@ struct SessionNote {
   int32_t window_rows = 0;  // that layers with a window hold, the newest ones; 0: what the policy keeps
   DType k_type = DType::kF16, v_type = DType::kF16;
   OnOverflow on_overflow = OnOverflow::kEvict;
+  bool pictures = true;  // SessionOptions::pictures
   Json conversation, watched, sampler;
   Json rules;  // of a server's session (serve/session_rules.h); null: none
   struct Frames {

@@ -63,7 +63,7 @@ Result<std::unique_ptr<Session>> Session::Make(Model& model, Backend& backend, c
   core.backend = &backend;
   core.options = options;
   WEIR_ASSIGN_OR_RETURN(core.policy, options.policy.Make());
-  core.needs = core.policy->Needs();
+  core.needs = NeedsOf(*core.policy, options);
   WEIR_ASSIGN_OR_RETURN(core.pot, Pot::Make(plan.pot, backend, core.ledger));
   WEIR_ASSIGN_OR_RETURN(core.runner, Runner::Make(model, backend, plan.runner, core.ledger));
   core.rows.reserve(static_cast<size_t>(plan.runner.max_rows));

@@ -85,6 +85,7 @@ SessionPlan PlanFor(const Model& model, const Backend& backend, const SessionOpt
   parts.evidence = EvidenceSet(needs, options);
   const EvidenceDemand& demand = parts.evidence.demand();
   SessionPlan plan;
+  plan.pictures = options.pictures;
   plan.probe_slots = demand.probe_slots;
   plan.chunk_rows = ChunkRows(config.attention, options, needs, n_slots - plan.probe_slots);
   plan.draft = Drafter::Plan(options.draft).value();  // PlanSession() has checked the options
@@ -188,7 +189,7 @@ SessionPlan PlanFor(const Model& model, const Backend& backend, const SessionOpt
 
 Result<SessionPlan> PlanSession(const Model& model, const Backend& backend, const SessionOptions& options) {
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Policy> policy, options.policy.Make());
-  const PolicyNeeds needs = policy->Needs();
+  const PolicyNeeds needs = NeedsOf(*policy, options);
   const char* name = options.policy.info->name;
   if (options.pot_slots < 0 || options.pot_slots > kLargestPot) {
     return InvalidArgument("a pot of {} tokens: expected 1 to {}", options.pot_slots, kLargestPot);

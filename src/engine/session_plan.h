@@ -47,6 +47,9 @@ struct SessionOptions {
   DType k_type = DType::kF16, v_type = DType::kF16;
   OnOverflow on_overflow = OnOverflow::kEvict;
   bool nll = false;  // Append() will return log-likelihoods
+  // Pictures may come. Without, the policy leaves out what it needs for them alone (Policy::NeedsOfText()); if some come
+  // all the same, they are kept and forgotten like text.
+  bool pictures = true;
   // Tokens of the policy's probe (chat/probe.h makes them); max_probe slots are kept free for it, 0: probe.size().
   std::vector<int32_t> probe;
   int32_t max_probe = 0;
@@ -90,6 +93,7 @@ struct SessionPlan {
   int32_t excerpt_slots = 0;  // for what was forgotten and is read again
   int32_t aside_slots = 0;    // for questions aside; the same slots, as many as the larger of the two
   int32_t chunk_rows = 0;
+  bool pictures = true;     // as in the options
   int32_t probe_slots = 0;  // of pot_slots, kept free for a probe
   int32_t late_rows = 0;    // of a prompt, that may wait behind its first layers (engine/session/late_rows.h)
   int32_t max_guesses = 0;  // as in the options, or fewer where chunks are smaller; 0 where none would be read
@@ -99,6 +103,11 @@ struct SessionPlan {
   int64_t total_bytes = 0;
   int64_t minimum_bytes = 0;  // smallest budget this policy, model and KV type can work with
 };
+
+// What the policy needs in a session with these options.
+inline PolicyNeeds NeedsOf(const Policy& policy, const SessionOptions& options) {
+  return options.pictures ? policy.Needs() : policy.NeedsOfText();
+}
 
 // kOverBudget if budget_bytes is too small: the message gives the smallest budget that works or, if a pot size was
 // requested, the largest pot that fits. kInvalidArgument if the pot is smaller than the policy needs, or if

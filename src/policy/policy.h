@@ -88,6 +88,9 @@ class Policy {
  public:
   virtual ~Policy() = default;
   virtual PolicyNeeds Needs() const = 0;
+  // The same for a session that expects no pictures: without what pictures alone need. Of a stream of text it must keep
+  // what it keeps with Needs(); statistics of pictures are then absent from the views.
+  virtual PolicyNeeds NeedsOfText() const { return Needs(); }
 
   // The pot holds n_slots slots per head (less the probe's) and n_coming new tokens need room. How many slots may be
   // kept? Result in [0, n_slots - n_coming]; a smaller result makes selections fewer and larger.

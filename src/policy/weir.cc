@@ -167,6 +167,16 @@ class WeirPolicy : public Policy {
     }
     return needs;
   }
+  PolicyNeeds NeedsOfText() const override {
+    PolicyNeeds needs = Needs();
+    needs.scratch_per_slot = 20;
+    needs.evidence.visual_vector = VectorScore::kNone;
+    needs.evidence.scene_change = 0;
+    if (needs.evidence.with_pictures) needs.evidence.rows = EvidenceRows::kNone;
+    // Surprise is the same for all heads.
+    if (needs.evidence.rows == EvidenceRows::kNone) needs.granularity = Granularity::kGlobal;
+    return needs;
+  }
   int32_t TargetSlots(int32_t n_slots, int32_t n_coming) const override {
     return std::min(n_slots - n_coming, std::max(sinks_ + 1, RoundHalfUp(ratio_ * n_slots)));
   }

@@ -284,5 +284,23 @@ TEST(Weir, AsksForWhatItUses) {
   EXPECT_FALSE(ParsePolicySpec("weir:kernel=4")->Make().ok());
 }
 
+TEST(Weir, AsksForLessWherePicturesAreNotExpected) {
+  const PolicyNeeds text = Make("")->NeedsOfText();
+  EXPECT_EQ(text.evidence.nll, Normaliser::kSampled);
+  EXPECT_FALSE(text.evidence.scores());
+  EXPECT_EQ(text.evidence.visual_vector, VectorScore::kNone);
+  EXPECT_EQ(text.evidence.scene_change, 0);
+  EXPECT_EQ(text.granularity, Granularity::kGlobal);
+  EXPECT_EQ(text.min_slots, Make("")->Needs().min_slots);
+  // Attention that votes on text goes on to vote, head by head.
+  for (const char* options : {"saddles=always", "catalyst=\"What now?\""}) {
+    const PolicyNeeds votes = Make(options)->NeedsOfText();
+    EXPECT_EQ(votes.evidence.rows, Make(options)->Needs().evidence.rows);
+    EXPECT_EQ(votes.probe, Make(options)->Needs().probe);
+    EXPECT_EQ(votes.granularity, Granularity::kPerHead);
+    EXPECT_EQ(votes.evidence.visual_vector, VectorScore::kNone);
+  }
+}
+
 }  // namespace
 }  // namespace weir

@@ -36,7 +36,7 @@ Result<SessionOptions> Admission::OptionsFor(const std::string& policy, int64_t 
   WEIR_RETURN_IF_ERROR(CheckPolicyLength(out.policy.text));
   // The server's draft guesses for the sessions that can take a guess back.
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Policy> made, out.policy.Make());
-  if (!ReadAhead::Suits(model_.model().config().attention, made->Needs())) out.draft = {};
+  if (!ReadAhead::Suits(model_.model().config().attention, NeedsOf(*made, out))) out.draft = {};
   out.probe.clear();
   out.max_probe = 0;
   WEIR_RETURN_IF_ERROR(PrepareProbe(model_.tokenizer(), chat_, std::nullopt, &out));

@@ -61,6 +61,7 @@ Result<std::unique_ptr<Host>> Host::Make(LoadedModel& model, HostOptions options
   if (!chat.ok() && !(options.chat_template.empty() && options.chat_arguments.empty())) return chat.status();
   WEIR_RETURN_IF_ERROR(CheckPolicyLength(options.session.policy.text));
   WEIR_RETURN_IF_ERROR(PrepareProbe(model.tokenizer(), chat.ok() ? &*chat : nullptr, std::nullopt, &options.session));
+  options.session.pictures = options.encoder != nullptr;
   if (options.encoder != nullptr) {
     options.session.beside = FrameStore::Plan(options.encoder->encoder());
     options.recall.max_rows = options.encoder->encoder().config().max_rows();

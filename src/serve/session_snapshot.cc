@@ -87,6 +87,7 @@ Result<StreamSession*> ReadSnapshot(Host& host, SnapshotReader& snapshot, const 
   options.chunk_rows = note.chunk_rows;
   options.windows_in_pot = note.window_rows == 0;
   options.on_overflow = note.on_overflow;
+  options.pictures = note.pictures;
   options.aside_slots = note.aside_slots;
   WEIR_ASSIGN_OR_RETURN(Conversation talk, Conversation::Restore(host.tokenizer(), host.chat(), note.conversation));
   WEIR_ASSIGN_OR_RETURN(const Watched watched, FromJson(note.watched));

@@ -154,6 +154,32 @@ TEST_F(PicturesTest, ASessionSees) {
   EXPECT_EQ(Client(other).Ask(restored.json()["id"], "and then?"), went_on);
 }
 
+// A session that was made where no pictures come goes on where they do, and the other way round.
+TEST_F(PicturesTest, SessionsMoveBetweenServersWithAndWithoutAnEncoder) {
+  const TempDir folder;
+  const std::vector<std::string> flags = {"--pot", "96", "--snapshots", folder.path()};
+  const ServerProcess reads(flags, VisionFile("llava.gguf")), sees(SeeingFlags(flags), VisionFile("llava.gguf"));
+  const auto move = [&](const ServerProcess& from, const ServerProcess& to, bool picture) {
+    Client there(from), here(to);
+    const std::string id = there.Create();
+    there.Append(id, Words(80, "sea"));
+    if (picture) {
+      EXPECT_EQ(there.Do(id, "append", {{"image", DataUrl(PpmBytes(60, 40))}}).status, 200);
+    }
+    EXPECT_EQ(there.Do(id, "save", {{"name", "moved"}}).status, 200);
+    const HttpAnswer restored = to.Post(kSessions + "/restore", {{"name", "moved"}});
+    EXPECT_EQ(restored.status, 201) << restored.body;
+    const std::string moved = restored.json()["id"];
+    EXPECT_EQ(here.State(moved)["kept"], there.State(id)["kept"]);
+    EXPECT_EQ(here.Talk(moved, "man"), there.Talk(id, "man"));
+    return moved;
+  };
+  const std::string here = move(reads, sees, false);
+  EXPECT_EQ(Client(sees).Do(here, "append", {{"image", DataUrl(PpmBytes(60, 40))}}).status, 200);
+  EXPECT_EQ(Client(sees).State(here)["modalities"]["image"]["seen"], kRows);
+  move(sees, reads, true);
+}
+
 // A picture that left the pot comes back with the words in front of it.
 TEST_F(PicturesTest, ASessionRecallsPictures) {
   const ServerProcess server(SeeingFlags({"--pot", "96", "--recall", "words", "--recall-tokens", "200"}),

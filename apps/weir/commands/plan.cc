@@ -32,6 +32,7 @@ Status Plan(const ModelFlags& model_flags, PotFlags pot_flags, PictureFlags* pic
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedDraft> draft, LoadDraft(pot_flags.guesses, *model, &options));
   WEIR_RETURN_IF_ERROR(AddProbe(*model, model_flags, /*in_chat=*/true, std::nullopt, &options));
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedEncoder> encoder, LoadPictureEncoder(*pictures, *model));
+  options.pictures = encoder != nullptr;
   if (encoder != nullptr) {
     const bool none_yet = pictures->images.empty() && pictures->videos.empty();
     WEIR_ASSIGN_OR_RETURN(const PictureRoom room, MeasurePictures(pictures, none_yet));

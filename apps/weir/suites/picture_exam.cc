@@ -108,6 +108,7 @@ Status OneRun(Sitting& sitting, const PictureExam& exam, const EvalRun& run, con
               EncodedPictures& rows) {
   const PictureEvalFlags& flags = sitting.flags;
   WEIR_ASSIGN_OR_RETURN(SessionOptions options, OptionsOf(flags.eval, run));
+  options.pictures = true;
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<Policy> policy, options.policy.Make());
   const PolicyNeeds needs = policy->Needs();
   if (!needs.evicts || (flags.share > 0 && needs.trims_prompt)) {
