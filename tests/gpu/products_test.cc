@@ -76,6 +76,42 @@ TEST_P(ProductsTest, OddShapes) {
   }
 }
 
+// q, k and v; gate and up: what is one launch has the bits of a product alone, whatever lies beside it.
+TEST_P(ProductsTest, SeveralMatricesOfOneCall) {
+  using Types = std::vector<DType>;
+  const Types all_alike(5, DType::kQ4_0);
+  for (const Types& types : {all_alike, Types(3, DType::kF16), Types(2, DType::kF32), Types(3, DType::kMXFP4),
+                             Types{DType::kQ4_K, DType::kQ4_K, DType::kQ6_K}}) {
+    for (const int64_t n_rows : {1, 2, 8, 9}) {
+      for (const bool accumulate : {false, true}) {
+        constexpr int64_t kIn = 512, kOuts[] = {67, 1, 130, 64, 5};
+        const std::vector<float> x = cpu::Normals(rng_, n_rows * kIn);
+        const float* on_device = Put(x);
+        std::vector<std::unique_ptr<Matrix>> w;
+        std::vector<MatMulOut> outs;
+        std::vector<std::vector<float>> alone;
+        for (size_t i = 0; i < types.size(); ++i) {
+          const int64_t n_out = kOuts[i];
+          const cpu::Weights weights = cpu::Weights::Random(rng_, types[i], n_out, kIn);
+          w.push_back(Prepare(*backend_, {"w", types[i], n_out, kIn, weights.data()}));
+          const float* bias = i % 2 == 0 ? Put(cpu::Normals(rng_, n_out)) : nullptr;
+          const std::vector<float> before(static_cast<size_t>(n_rows * n_out), 1.0f);
+          MatMulOut out = {w.back().get(), Put(before), n_out, bias, accumulate && i > 0};
+          backend_->MatMul(
+              {on_device, kIn, n_rows, kIn, {&out, 1}, Scratch(backend_->MatMulScratchBytes(n_rows, kIn))});
+          alone.push_back(Get(out.y, n_rows * n_out));
+          out.y = Put(before);
+          outs.push_back(out);
+        }
+        backend_->MatMul({on_device, kIn, n_rows, kIn, outs, Scratch(backend_->MatMulScratchBytes(n_rows, kIn))});
+        for (size_t i = 0; i < outs.size(); ++i) {
+          EXPECT_EQ(Get(outs[i].y, n_rows * kOuts[i]), alone[i]) << InfoOf(types[i]).name << " " << n_rows << " " << i;
+        }
+      }
+    }
+  }
+}
+
 // Halves end at 65504: larger activations must not become infinite on the way.
 TEST_P(ProductsTest, LargeActivationsOfHalfWeights) {
   EXPECT_LT(Check(DType::kF16, 16, 256, 64, false, false, 1e6f), Bound(DType::kF16, 16));

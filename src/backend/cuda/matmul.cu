@@ -40,6 +40,12 @@ WEIR_KERNEL void Round(const float* x, int64_t x_stride, int64_t n_rows, int64_t
   }
 }
 
+// Whether two products of a call can be one launch. Sums that are added to may be each other's.
+bool CanJoin(const MatMulOut& a, const MatMulOut& b) {
+  return a.w->type() == b.w->type() && !a.accumulate && !b.accumulate &&
+         static_cast<const DeviceMatrix*>(a.w)->weights().join != nullptr;
+}
+
 }  // namespace
 
 const WeightsInfo& WeightsFor(DType type) {
@@ -119,10 +125,21 @@ void Product(Device& device, Library& library, Activations& x, const DeviceMatri
 void MatMul(Device& device, Library& library, const MatMulArgs& args) {
   Activations x = ActivationsOver(device.Mine(static_cast<uint8_t*>(args.scratch)), device.Mine(args.x), args.x_stride,
                                   args.n_rows, args.n_in);
-  for (const MatMulOut& out : args.outs) {
-    const auto& w = static_cast<const DeviceMatrix&>(*out.w);
-    Product(device, library, x, w, 0, w.n_out(),
-            {device.Mine(out.y), out.y_stride, device.Mine(out.bias), out.accumulate});
+  for (std::span<const MatMulOut> left = args.outs; !left.empty();) {
+    MatrixPart parts[kMostJoined];
+    size_t n = 0;
+    do {
+      const MatMulOut& out = left[n];
+      const auto* w = static_cast<const DeviceMatrix*>(out.w);
+      parts[n++] = {w, 0, w->n_out(), {device.Mine(out.y), out.y_stride, device.Mine(out.bias), out.accumulate}};
+    } while (n < std::min<size_t>(left.size(), kMostJoined) && x.n_rows <= kFewRows && CanJoin(left[0], left[n]));
+    const MatrixPart& part = parts[0];
+    if (n > 1) {
+      part.w->weights().join(device, x, std::span(parts, n));
+    } else {
+      Product(device, library, x, *part.w, part.first, part.n_out, part.out);
+    }
+    left = left.subspan(n);
   }
 }
 

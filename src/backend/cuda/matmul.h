@@ -53,6 +53,13 @@ struct Activations {
 int64_t ActivationBytes(int64_t max_rows, int64_t max_in);
 Activations ActivationsOver(void* scratch, const float* x, int64_t x_stride, int64_t n_rows, int64_t n_in);
 
+// Rows [first, first + n_out) of a matrix, and where their product goes.
+struct MatrixPart {
+  const DeviceMatrix* w = nullptr;
+  int64_t first = 0, n_out = 0;
+  ProductOut out;
+};
+
 // Rows [first, first + n_out) of `w` times the activations.
 void Product(Device& device, Library& library, Activations& x, const DeviceMatrix& w, int64_t first, int64_t n_out,
              const ProductOut& out);
@@ -65,6 +72,8 @@ void EmbedRows(Device& device, const Matrix& table, const int32_t* ids, int64_t 
 inline constexpr int64_t kFewRows = 8;
 // Rows of weights of a warp.
 WEIR_BOTH constexpr int FewOuts(int64_t n_rows) { return n_rows == 1 ? 1 : 2; }
+// Products of one launch: q, k and v. A product of few rows takes little longer than a launch's start and end.
+inline constexpr int kMostJoined = 3;
 void RoundActivations(Device& device, Activations& x);
 
 }  // namespace weir::WEIR_GPU

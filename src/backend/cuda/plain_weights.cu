@@ -3,8 +3,10 @@
 // F32, F16 and BF16 as in the file, rows 16-byte aligned and padded with zeros. Products with F32 activations: one warp
 // per row of weights, any number of activations, eight at a time. Many activations go to the library, if it supports
 // them.
+#include <algorithm>
 #include <cstring>
 
+#include "backend/cuda/joined.h"
 #include "backend/cuda/matmul.h"
 #include "backend/cuda/weights.h"
 
@@ -35,10 +37,12 @@ WEIR_DEVICE void Widen(const uint4& bytes, float* out) {
 
 // As in planar_weights.cu.
 template <DType kType, int kRows>
-WEIR_KERNEL void Few(const uint8_t* w, int64_t pitch, int64_t n_in, int64_t n_out, const float* x, int64_t x_stride,
-                     bool aligned, int64_t n_rows, ProductOut out) {
+WEIR_KERNEL void Few(Joined<const uint8_t*> joined, int64_t pitch, int64_t n_in, const float* x, int64_t x_stride, bool aligned,
+                     int64_t n_rows) {
   constexpr int kLoad = Plain<kType>::kLoad, kOuts = FewOuts(kRows);
-  const int64_t o = GlobalThread() / kWarp * kOuts;
+  const JoinedPart<const uint8_t*> part = PartOf(joined, GlobalThread() / kWarp);
+  const ProductOut& out = part.out;
+  const int64_t o = (GlobalThread() / kWarp - part.begin) * kOuts, n_out = part.n_out;
   if (o >= n_out) return;
   float sum[kRows][kOuts];
   WEIR_UNROLL
@@ -48,7 +52,7 @@ WEIR_KERNEL void Few(const uint8_t* w, int64_t pitch, int64_t n_in, int64_t n_ou
     float weight[kOuts][kLoad];
     WEIR_UNROLL
     for (int j = 0; j < kOuts; ++j) {
-      const uint8_t* row = w + (o + j < n_out ? o + j : o) * pitch;
+      const uint8_t* row = part.w + (part.first + (o + j < n_out ? o + j : o)) * pitch;
       Widen<kType>(*reinterpret_cast<const uint4*>(row + k * Plain<kType>::kBytes), weight[j]);
     }
     const bool whole = aligned && k + kLoad <= n_in;
@@ -88,20 +92,18 @@ WEIR_KERNEL void Few(const uint8_t* w, int64_t pitch, int64_t n_in, int64_t n_ou
 
 constexpr int kThreads = 128;
 
+int64_t PitchBytes(DType type, int64_t n_in) { return (RowBytes(type, n_in) + 15) / 16 * 16; }
+
 template <DType kType>
-void Run(Device& device, const Activations& x, const uint8_t* w, int64_t pitch, int64_t n_out, ProductOut out) {
+void Run(Device& device, const Activations& x, std::span<const MatrixPart> parts) {
   const bool aligned = x.x_stride % 4 == 0 && reinterpret_cast<uintptr_t>(x.x) % 16 == 0;
+  const int64_t pitch = PitchBytes(kType, x.n_in);
   for (int64_t r = 0; r < x.n_rows; r += kFewRows) {
-    const int64_t n = x.n_rows - r < kFewRows ? x.n_rows - r : kFewRows;
-    const float* rows = x.x + r * x.x_stride;
-    const Grid grid = {Blocks(n_out, kThreads / kWarp * FewOuts(n))};
-    if (n == 1) {
-      device.Launch(Few<kType, 1>, grid, kThreads, 0, w, pitch, x.n_in, n_out, rows, x.x_stride, aligned, n, out);
-    } else {
-      device.Launch(Few<kType, kFewRows>, grid, kThreads, 0, w, pitch, x.n_in, n_out, rows, x.x_stride, aligned, n,
-                    out);
-    }
-    out.y += kFewRows * out.y_stride;
+    const int64_t n = std::min(x.n_rows - r, kFewRows);
+    auto joined = Join<const uint8_t*>(parts, n, [](const DeviceMatrix& w) { return w.data(); });
+    for (JoinedPart<const uint8_t*>& part : joined.part) part.out.y += r * part.out.y_stride;
+    device.Launch(n == 1 ? Few<kType, 1> : Few<kType, kFewRows>, Grid{Blocks(joined.n_warps, kThreads / kWarp)}, kThreads,
+                  0, joined, pitch, x.n_in, x.x + r * x.x_stride, x.x_stride, aligned, n);
   }
 }
 
@@ -151,8 +153,6 @@ WEIR_KERNEL void EmbedPlain(const uint8_t* w, int64_t pitch, DType type, int64_t
 
 constexpr int kWideThreads = 256;
 
-int64_t PitchBytes(DType type, int64_t n_in) { return (RowBytes(type, n_in) + 15) / 16 * 16; }
-
 void MakeNarrow(Device& device, DType type, Activations& x) {
   if (x.narrow.type == type) return;
   auto* largest = reinterpret_cast<uint32_t*>(x.narrow.scale);
@@ -187,13 +187,11 @@ bool LibraryProduct(Device& device, Library& library, Activations& x, const Devi
   return true;
 }
 
-void OwnProduct(Device& device, const Activations& x, const DeviceMatrix& w, int64_t first, int64_t n_out,
-                const ProductOut& out) {
-  const int64_t pitch = PitchBytes(w.type(), w.n_in());
-  const uint8_t* rows = w.data() + first * pitch;
-  if (w.type() == DType::kF32) return Run<DType::kF32>(device, x, rows, pitch, n_out, out);
-  if (w.type() == DType::kF16) return Run<DType::kF16>(device, x, rows, pitch, n_out, out);
-  Run<DType::kBF16>(device, x, rows, pitch, n_out, out);
+void PlainJoin(Device& device, Activations& x, std::span<const MatrixPart> parts) {
+  const DType type = parts[0].w->type();
+  if (type == DType::kF32) return Run<DType::kF32>(device, x, parts);
+  if (type == DType::kF16) return Run<DType::kF16>(device, x, parts);
+  Run<DType::kBF16>(device, x, parts);
 }
 
 Suits Suit(DType type) { return IsBlocked(type) || type == DType::kI32 ? Suits::kNot : Suits::kFamily; }
@@ -208,7 +206,9 @@ void Pack(const MatrixSource& source, const uint8_t* row, int64_t o, uint8_t* ba
 void PlainProduct(Device& device, Library& library, Activations& x, const DeviceMatrix& w, int64_t first, int64_t n_out,
                   const ProductOut& out) {
   const bool many = x.n_rows > kFewRows && library.Has(w.type());
-  if (!many || !LibraryProduct(device, library, x, w, first, n_out, out)) OwnProduct(device, x, w, first, n_out, out);
+  if (many && LibraryProduct(device, library, x, w, first, n_out, out)) return;
+  const MatrixPart part = {&w, first, n_out, out};
+  PlainJoin(device, x, {&part, 1});
 }
 
 void EmbedPlainRows(Device& device, const DeviceMatrix& w, const int32_t* rows, int64_t n, float* out) {
@@ -224,6 +224,7 @@ const WeightsInfo kPlainWeights = {
     .bytes = Bytes,
     .pack = Pack,
     .product = PlainProduct,
+    .join = PlainJoin,
     .embed = EmbedPlainRows,
 };
 

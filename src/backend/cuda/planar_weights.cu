@@ -5,6 +5,7 @@
 #include <array>
 #include <utility>
 
+#include "backend/cuda/joined.h"
 #include "backend/cuda/matmul.h"
 #include "backend/cuda/planar.h"
 #include "backend/cuda/weights.h"
@@ -29,10 +30,12 @@ WEIR_DEVICE void Store(const ProductOut& out, int64_t r, int64_t o, float value)
 // of activations is bound by the weights' way to the multiprocessors: the loads of several blocks are in flight. Of
 // more rows, each loaded block serves two rows of weights.
 template <DType kType, int kRows>
-WEIR_KERNEL void Few(Planar w, int64_t first, int64_t n_out, Rounded x, int64_t n_rows, ProductOut out) {
+WEIR_KERNEL void Few(Joined<Planar> joined, Rounded x, int64_t n_rows) {
   constexpr PlanarFormat kFormat = kPlanarFormat<kType>;
   constexpr int kOuts = FewOuts(kRows);
-  const int64_t o = GlobalThread() / kWarp * kOuts;
+  const JoinedPart<Planar> part = PartOf(joined, GlobalThread() / kWarp);
+  const Planar& w = part.w;
+  const int64_t o = (GlobalThread() / kWarp - part.begin) * kOuts, n_out = part.n_out;
   if (o >= n_out) return;
   float sum[kRows][kOuts];
   WEIR_UNROLL
@@ -43,7 +46,7 @@ WEIR_KERNEL void Few(Planar w, int64_t first, int64_t n_out, Rounded x, int64_t 
     BlockScale scale[kOuts];
     WEIR_UNROLL
     for (int i = 0; i < kOuts; ++i) {
-      const int64_t row = o + i < n_out ? o + i : o, block = (first + row) * w.n_blocks + b;
+      const int64_t row = o + i < n_out ? o + i : o, block = (part.first + row) * w.n_blocks + b;
       LoadWords<kType>(w, block, words[i]);
       scale[i] = ScaleOf<kType>(w, block);
     }
@@ -70,7 +73,7 @@ WEIR_KERNEL void Few(Planar w, int64_t first, int64_t n_out, Rounded x, int64_t 
   WEIR_UNROLL
   for (int i = 0; i < kRows * kOuts; ++i) {
     const float total = WarpSum(sum[i / kOuts][i % kOuts]);
-    if (Lane() == 0 && i / kOuts < n_rows && o + i % kOuts < n_out) Store(out, i / kOuts, o + i % kOuts, total);
+    if (Lane() == 0 && i / kOuts < n_rows && o + i % kOuts < n_out) Store(part.out, i / kOuts, o + i % kOuts, total);
   }
 }
 
@@ -209,18 +212,23 @@ WEIR_KERNEL void Many(Planar w, int64_t first, int64_t n_out, Rounded x, int64_t
 constexpr int kFewThreads = 128;
 constexpr int kEmbedThreads = 256;
 
+Planar PlanesOf(const DeviceMatrix& w) {
+  return PlanarAt(w.data(), PlanarLayoutOf(w.type(), w.n_out(), w.n_in()), w.type(), w.n_in());
+}
+
 template <DType kType>
-void Run(Device& device, const Activations& x, const Planar& w, int64_t first, int64_t n_out, const ProductOut& out) {
+void RunFew(Device& device, const Activations& x, std::span<const MatrixPart> parts) {
+  const Joined<Planar> joined = Join<Planar>(parts, x.n_rows, PlanesOf);
   const Rounded rounded = {x.codes, x.scales, x.sums};
-  const Grid few = {Blocks(n_out, kFewThreads / kWarp * FewOuts(x.n_rows))};
-  if (x.n_rows == 1) {
-    device.Launch(Few<kType, 1>, few, kFewThreads, 0, w, first, n_out, rounded, x.n_rows, out);
-  } else if (x.n_rows <= kFewRows) {
-    device.Launch(Few<kType, kFewRows>, few, kFewThreads, 0, w, first, n_out, rounded, x.n_rows, out);
-  } else {
-    device.Launch(Many<kType>, Grid{Blocks(n_out, kTile), Blocks(x.n_rows, kTile)}, kTileThreads, sizeof(TileMemory), w,
-                  first, n_out, rounded, x.n_rows, out);
-  }
+  device.Launch(x.n_rows == 1 ? Few<kType, 1> : Few<kType, kFewRows>, Grid{Blocks(joined.n_warps, kFewThreads / kWarp)},
+                kFewThreads, 0, joined, rounded, x.n_rows);
+}
+
+template <DType kType>
+void RunMany(Device& device, const Activations& x, const MatrixPart& part) {
+  const Rounded rounded = {x.codes, x.scales, x.sums};
+  device.Launch(Many<kType>, Grid{Blocks(part.n_out, kTile), Blocks(x.n_rows, kTile)}, kTileThreads, sizeof(TileMemory),
+                PlanesOf(*part.w), part.first, part.n_out, rounded, x.n_rows, part.out);
 }
 
 template <DType kType>
@@ -246,13 +254,14 @@ void Embed(Device& device, const Planar& w, const int32_t* rows, int64_t n, floa
 
 // The functions compiled for a format.
 struct Compiled {
-  void (*run)(Device&, const Activations&, const Planar&, int64_t first, int64_t n_out, const ProductOut&) = nullptr;
+  void (*few)(Device&, const Activations&, std::span<const MatrixPart>) = nullptr;
+  void (*many)(Device&, const Activations&, const MatrixPart&) = nullptr;
   void (*embed)(Device&, const Planar&, const int32_t* rows, int64_t n, float* out) = nullptr;
 };
 template <DType kType>
 constexpr Compiled CompiledFor() {
   if constexpr (IsPlanar(kType)) {
-    return {Run<kType>, Embed<kType>};
+    return {RunFew<kType>, RunMany<kType>, Embed<kType>};
   } else {
     return {};
   }
@@ -263,10 +272,6 @@ constexpr std::array<Compiled, kNumDTypes> AllCompiled(std::index_sequence<kType
 }
 constexpr std::array<Compiled, kNumDTypes> kCompiled = AllCompiled(std::make_index_sequence<kNumDTypes>());
 
-Planar PlanesOf(const DeviceMatrix& w) {
-  return PlanarAt(w.data(), PlanarLayoutOf(w.type(), w.n_out(), w.n_in()), w.type(), w.n_in());
-}
-
 Suits Suit(DType type) { return IsPlanar(type) ? Suits::kFamily : Suits::kNot; }
 
 int64_t Bytes(DType type, int64_t n_out, int64_t n_in) { return PlanarLayoutOf(type, n_out, n_in).bytes; }
@@ -275,10 +280,17 @@ void Pack(const MatrixSource& source, const uint8_t* row, int64_t o, uint8_t* ba
   PackPlanarRow(source.type, row, source.n_in, o, PlanarLayoutOf(source.type, source.n_out, source.n_in), base);
 }
 
+void PlanarJoin(Device& device, Activations& x, std::span<const MatrixPart> parts) {
+  RoundActivations(device, x);
+  kCompiled[static_cast<size_t>(parts[0].w->type())].few(device, x, parts);
+}
+
 void PlanarProduct(Device& device, Library&, Activations& x, const DeviceMatrix& w, int64_t first, int64_t n_out,
                    const ProductOut& out) {
+  const MatrixPart part = {&w, first, n_out, out};
+  if (x.n_rows <= kFewRows) return PlanarJoin(device, x, {&part, 1});
   RoundActivations(device, x);
-  kCompiled[static_cast<size_t>(w.type())].run(device, x, PlanesOf(w), first, n_out, out);
+  kCompiled[static_cast<size_t>(w.type())].many(device, x, part);
 }
 
 void EmbedPlanarRows(Device& device, const DeviceMatrix& w, const int32_t* rows, int64_t n, float* out) {
@@ -293,6 +305,7 @@ const WeightsInfo kPlanarWeights = {
     .bytes = Bytes,
     .pack = Pack,
     .product = PlanarProduct,
+    .join = PlanarJoin,
     .embed = EmbedPlanarRows,
 };
 

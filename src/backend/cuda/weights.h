@@ -21,6 +21,9 @@ struct WeightsInfo {
   // Rows [first, first + n_out) of `w` times the activations.
   void (*product)(Device& device, Library& library, Activations& x, const DeviceMatrix& w, int64_t first, int64_t n_out,
                   const ProductOut& out);
+  // Products of at most kFewRows activations with up to kMostJoined matrices of one type, in one launch. nullptr: there
+  // is none.
+  void (*join)(Device& device, Activations& x, std::span<const MatrixPart> parts) = nullptr;
   // out[i] = row rows[i], decoded. `rows` and `out` are device memory.
   void (*embed)(Device& device, const DeviceMatrix& w, const int32_t* rows, int64_t n, float* out);
 };
