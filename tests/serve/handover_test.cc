@@ -360,7 +360,7 @@ TEST(Handover, WhatDoesNotFitStaysForOthers) {
   std::string id;
   {
     ServerProcess one(Flags(folder, "one"));
-    id = Client(one).Create({{"pot", 400}});
+    id = Client(one).Create({{"pot", 1200}});
     Client(one).Append(id, Words(100, "sea"));
     EXPECT_EQ(one.Terminate(), 0);
   }
