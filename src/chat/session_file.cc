@@ -182,8 +182,9 @@ Status SessionNote::CheckFits(const Session& session, const std::string& fingerp
                            window_rows > 0 ? "newest" : "pot");
   }
   if (pictures != plan.pictures) {
-    return InvalidArgument("of pictures the snapshot's session expects {}, this one {}; --session takes over what it expects",
-                           PicturesText(pictures), PicturesText(plan.pictures));
+    return InvalidArgument(
+        "of pictures the snapshot's session expects {}, this one {}; --session takes over what it expects",
+        PicturesText(pictures), PicturesText(plan.pictures));
   }
   if (excerpt_slots != plan.excerpt_slots) {
     return InvalidArgument("the snapshot has {} slots for what recall brings back, this session {}: --recall-tokens {}",

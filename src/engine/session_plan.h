@@ -47,8 +47,8 @@ struct SessionOptions {
   DType k_type = DType::kF16, v_type = DType::kF16;
   OnOverflow on_overflow = OnOverflow::kEvict;
   bool nll = false;  // Append() will return log-likelihoods
-  // Pictures may come. Without, the policy leaves out what it needs for them alone (Policy::NeedsOfText()); if some come
-  // all the same, they are kept and forgotten like text.
+  // Pictures may come. Without, the policy leaves out what it needs for them alone (Policy::NeedsOfText()); if some
+  // come all the same, they are kept and forgotten like text.
   bool pictures = true;
   // Tokens of the policy's probe (chat/probe.h makes them); max_probe slots are kept free for it, 0: probe.size().
   std::vector<int32_t> probe;

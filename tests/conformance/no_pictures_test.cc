@@ -40,8 +40,8 @@ std::vector<std::vector<int64_t>> OfHeads(const Session& session) {
 }
 
 std::vector<std::string> Policies() {
-  std::vector<std::string> out = {"weir:beta=0", "weir:frame_rows=0", "weir:beta=0,frame_rows=0", "weir:saddles=always",
-                                  "weir:catalyst=\"What now?\"", "weir:alpha=0"};
+  std::vector<std::string> out = {"weir:beta=0",         "weir:frame_rows=0",           "weir:beta=0,frame_rows=0",
+                                  "weir:saddles=always", "weir:catalyst=\"What now?\"", "weir:alpha=0"};
   for (const PolicyInfo* info : AllPolicyInfos()) out.emplace_back(info->name);
   return out;
 }
@@ -59,7 +59,8 @@ TEST(NoPictures, TextIsKeptTheSame) {
         prompt.end_of_prompt = true;
         ASSERT_TRUE(session->BeginRound({tokens.data() + at, 40}, 10).ok());
         ASSERT_TRUE(session->Append({tokens.data() + at, 40}, prompt).ok());
-        for (size_t i = 40; i < 50; ++i) ASSERT_TRUE(session->Append({tokens.data() + at + i, 1}, {.generated = true}).ok());
+        for (size_t i = 40; i < 50; ++i)
+          ASSERT_TRUE(session->Append({tokens.data() + at + i, 1}, {.generated = true}).ok());
       }
     }
     EXPECT_EQ(OfHeads(*with), OfHeads(*without));
@@ -90,7 +91,8 @@ TEST(NoPictures, SomeComeAllTheSame) {
       ASSERT_TRUE(session->AppendEmbeddings(rows, Modality::kVideo, {}).ok());
     }
     ASSERT_TRUE(session->Append(tokens).ok());
-    for (const std::vector<int64_t>& held : Held(*session)) EXPECT_LE(std::ssize(held), session->plan().pot.max_head_slots());
+    for (const std::vector<int64_t>& held : Held(*session))
+      EXPECT_LE(std::ssize(held), session->plan().pot.max_head_slots());
   }
 }
 

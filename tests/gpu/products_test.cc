@@ -81,7 +81,7 @@ TEST_P(ProductsTest, SeveralMatricesOfOneCall) {
   using Types = std::vector<DType>;
   const Types all_alike(5, DType::kQ4_0);
   for (const Types& types : {all_alike, Types(3, DType::kF16), Types(2, DType::kF32), Types(3, DType::kMXFP4),
-                             Types{DType::kQ4_K, DType::kQ4_K, DType::kQ6_K}}) {
+                             Types(3, DType::kQ6_K), Types{DType::kQ4_K, DType::kQ4_K, DType::kQ6_K}}) {
     for (const int64_t n_rows : {1, 2, 8, 9}) {
       for (const bool accumulate : {false, true}) {
         constexpr int64_t kIn = 512, kOuts[] = {67, 1, 130, 64, 5};

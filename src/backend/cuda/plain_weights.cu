@@ -37,8 +37,8 @@ WEIR_DEVICE void Widen(const uint4& bytes, float* out) {
 
 // As in planar_weights.cu.
 template <DType kType, int kRows>
-WEIR_KERNEL void Few(Joined<const uint8_t*> joined, int64_t pitch, int64_t n_in, const float* x, int64_t x_stride, bool aligned,
-                     int64_t n_rows) {
+WEIR_KERNEL void Few(Joined<const uint8_t*> joined, int64_t pitch, int64_t n_in, const float* x, int64_t x_stride,
+                     bool aligned, int64_t n_rows) {
   constexpr int kLoad = Plain<kType>::kLoad, kOuts = FewOuts(kRows);
   const JoinedPart<const uint8_t*> part = PartOf(joined, GlobalThread() / kWarp);
   const ProductOut& out = part.out;
@@ -102,8 +102,8 @@ void Run(Device& device, const Activations& x, std::span<const MatrixPart> parts
     const int64_t n = std::min(x.n_rows - r, kFewRows);
     auto joined = Join<const uint8_t*>(parts, n, [](const DeviceMatrix& w) { return w.data(); });
     for (JoinedPart<const uint8_t*>& part : joined.part) part.out.y += r * part.out.y_stride;
-    device.Launch(n == 1 ? Few<kType, 1> : Few<kType, kFewRows>, Grid{Blocks(joined.n_warps, kThreads / kWarp)}, kThreads,
-                  0, joined, pitch, x.n_in, x.x + r * x.x_stride, x.x_stride, aligned, n);
+    device.Launch(n == 1 ? Few<kType, 1> : Few<kType, kFewRows>, Grid{Blocks(joined.n_warps, kThreads / kWarp)},
+                  kThreads, 0, joined, pitch, x.n_in, x.x + r * x.x_stride, x.x_stride, aligned, n);
   }
 }
 
