@@ -480,6 +480,20 @@ TEST_F(SessionTest, OnlyWholeChunksOfAPromptAreGoneOnFrom) {
   EXPECT_EQ(scoring->RewindPoint(50, 100), 0);
 }
 
+// A question gets no room that pinned words and the policy's own least need.
+TEST_F(SessionTest, RoomForAQuestionLeavesWhatIsPinned) {
+  auto session = Make(Options("streaming_llm", 64));
+  Session::AppendOptions pinned;
+  pinned.pinned = true;
+  ASSERT_TRUE(session->Append({tokens_.data(), 50}, pinned).ok());
+  ASSERT_TRUE(session->Append({tokens_.data() + 50, 14}).ok());
+  const Status status = session->BeginRound({tokens_.data() + 64, 40}, 0);
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(session->held().n_pinned, 50);
+  ASSERT_TRUE(session->Append({tokens_.data() + 64, 40}).ok());
+  EXPECT_EQ(session->held().n_pinned, 50);
+}
+
 TEST_F(SessionTest, ResetBringsTheFirstProbeBack) {
   SessionOptions options = Options("infinipot:alpha=0", 64);
   options.probe = {1, 2, 3};
