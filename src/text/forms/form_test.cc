@@ -33,7 +33,8 @@ std::shared_ptr<const FormVocab> SmallVocab() {
   static const std::shared_ptr<const FormVocab> vocab = [] {
     std::vector<std::string> tokens;
     for (int b = 0; b < 256; ++b) tokens.push_back(SpellBytes(std::string(1, static_cast<char>(b))));
-    for (const char* word : {"the",
+    for (const char* word : {" cdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcd",
+                             "the",
                              "there",
                              " the",
                              "\": \"",
@@ -64,8 +65,7 @@ std::shared_ptr<const FormVocab> SmallVocab() {
                              "<tool>",
                              "{\"name\"",
                              "/tool",
-                             "abababababababababababababababababababab",
-                             " cdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcd"}) {
+                             "abababababababababababababababababababab"}) {
       tokens.push_back(SpellBytes(word));
     }
     std::vector<int32_t> types(tokens.size(), 1);
