@@ -115,8 +115,10 @@ TEST(Qwen2Vl, WordsAndPicturesMatchTheReference) {
 TEST(Qwen2Vl, MoreKeysThanAreDecodedAtOnce) {
   const Pair plain("streaming_llm", 256), half("streaming_llm", 256, "cpu", DType::kF16);
   const std::vector<int32_t> tokens = testing::RandomTokens(150, plain.model->model().config().n_vocab);
-  plain.Say(tokens);
-  half.Say(tokens);
+  for (const Pair* pair : {&plain, &half}) {
+    pair->Show(60, 40);
+    pair->Say(tokens);
+  }
   const std::vector<float> want = testing::LogitsOf(*plain.session), got = testing::LogitsOf(*half.session);
   EXPECT_LT(RelativeError(got.data(), want.data(), got.size()), 1e-2);
 }

@@ -5,9 +5,11 @@
 
 #include <gtest/gtest.h>
 
+#include <sys/resource.h>
 #include <unistd.h>
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 
 #include <cstdio>
 #include <cstring>
@@ -482,7 +484,7 @@ TEST_F(SessionTest, OnlyWholeChunksOfAPromptAreGoneOnFrom) {
 
 // A question gets no room that pinned words and the policy's own least need.
 TEST_F(SessionTest, RoomForAQuestionLeavesWhatIsPinned) {
-  auto session = Make(Options("streaming_llm", 64));
+  auto session = Make(Options("h2o", 64));
   Session::AppendOptions pinned;
   pinned.pinned = true;
   ASSERT_TRUE(session->Append({tokens_.data(), 50}, pinned).ok());
@@ -541,6 +543,37 @@ TEST_F(SessionTest, AFullDiskEndsTheTraceWithAnError) {
   auto opened = TraceWriter::Open("/dev/full/trace.jsonl");
   EXPECT_EQ(opened.status().code(), StatusCode::kIo);
   EXPECT_EQ(TraceWriter::Open(::testing::TempDir() + "no/such/dir/trace.jsonl").status().code(), StatusCode::kIo);
+}
+
+// A trace that cannot be written ends with an error, once; the session goes on without it.
+TEST_F(SessionTest, ATraceThatCannotGrowEnds) {
+  const std::string path = ::testing::TempDir() + "limited_" + std::to_string(getpid()) + ".jsonl";
+  auto session = Make(Options("streaming_llm", 64));
+  TraceInfo info;
+  info.pot = session->plan().pot;
+  auto trace = std::move(TraceWriter::Open(path, std::move(info))).value();
+  session->SetTrace(trace.get());
+  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit old{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &old), 0);
+  const rlimit small = {16'384, old.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  int n_failed = 0, n_since = 0;
+  for (size_t i = 0; i < 1900; i += 10) {
+    const Status status = session->Append({tokens_.data() + i, 10});
+    if (!status.ok()) {
+      EXPECT_EQ(status.code(), StatusCode::kIo) << status.message();
+      ++n_failed;
+      session->Reset();
+    } else if (n_failed > 0) {
+      ++n_since;
+    }
+  }
+  setrlimit(RLIMIT_FSIZE, &old);
+  std::signal(SIGXFSZ, old_handler);
+  EXPECT_EQ(n_failed, 1);
+  EXPECT_GT(n_since, 50);
+  std::remove((path + ".part").c_str());
 }
 
 TEST_F(SessionTest, WindowPerplexityEqualsTheMeanOfTheSecondHalves) {
