@@ -16,6 +16,7 @@
 #include <fstream>
 #include <memory>
 #include <numeric>
+#include <utility>
 
 #include "base/rng.h"
 #include "chat/generate.h"
@@ -451,6 +452,38 @@ TEST_F(SessionTest, ResetDrawsTheSameLotsAgain) {
   EXPECT_EQ(first, second);
 }
 
+int n_selected = 0;
+
+// Remembers how often it was asked.
+class Remembers : public Policy {
+ public:
+  PolicyNeeds Needs() const override { return {}; }
+  int32_t TargetSlots(int32_t n_slots, int32_t n_coming) const override { return n_slots - n_coming; }
+  void Select(const SlotView& view, int32_t n_keep, KeepSet* keep) override {
+    n_selected = ++n_;
+    keep->resize(static_cast<size_t>(n_keep));
+    std::iota(keep->begin(), keep->end(), static_cast<int32_t>(view.slots.size()) - n_keep);
+  }
+
+ private:
+  int n_ = 0;
+};
+
+TEST_F(SessionTest, APolicyRemembersNothingOfAStreamThatWasReset) {
+  const PolicyInfo info = {"remembers", "", "", {}, [](const PolicyOptions&) -> Result<std::unique_ptr<Policy>> {
+                             return std::unique_ptr<Policy>(new Remembers);
+                           }};
+  SessionOptions options = Options("window", 64);
+  options.policy.info = &info;
+  auto session = Make(options);
+  ASSERT_TRUE(session->Append({tokens_.data(), 300}).ok());
+  const int n_first = std::exchange(n_selected, 0);
+  EXPECT_GT(n_first, 1);
+  session->Reset();
+  ASSERT_TRUE(session->Append({tokens_.data(), 300}).ok());
+  EXPECT_EQ(n_selected, n_first);
+}
+
 TEST_F(SessionTest, OnlyWholeChunksOfAPromptAreGoneOnFrom) {
   SessionOptions options = Options("streaming_llm", 64);
   options.chunk_rows = 16;
@@ -482,9 +515,9 @@ TEST_F(SessionTest, OnlyWholeChunksOfAPromptAreGoneOnFrom) {
   EXPECT_EQ(scoring->RewindPoint(50, 100), 0);
 }
 
-// A question gets no room that pinned words and the policy's own least need.
+// A question gets all the room that pinned words and the policy's own least leave, and no more.
 TEST_F(SessionTest, RoomForAQuestionLeavesWhatIsPinned) {
-  auto session = Make(Options("h2o", 64));
+  auto session = Make(Options("tova", 64));
   Session::AppendOptions pinned;
   pinned.pinned = true;
   ASSERT_TRUE(session->Append({tokens_.data(), 50}, pinned).ok());
@@ -492,6 +525,7 @@ TEST_F(SessionTest, RoomForAQuestionLeavesWhatIsPinned) {
   const Status status = session->BeginRound({tokens_.data() + 64, 40}, 0);
   ASSERT_TRUE(status.ok()) << status.message();
   EXPECT_EQ(session->held().n_pinned, 50);
+  EXPECT_EQ(session->pot().n_used(), 51);
   ASSERT_TRUE(session->Append({tokens_.data() + 64, 40}).ok());
   EXPECT_EQ(session->held().n_pinned, 50);
 }
@@ -534,6 +568,7 @@ TEST_F(SessionTest, TheTraceTellsEveryDroppedToken) {
   }
   for (const SlotMeta& m : session->pot().meta(0)) held.push_back(m.seq);
   EXPECT_EQ(said, held);
+  EXPECT_EQ(reader->held(0).size(), 2u) << "the first tokens and the newest, each in one piece";
   ASSERT_TRUE(reader->counters().has_value());
   EXPECT_EQ(reader->counters()->dropped, n_dropped);
   std::remove(path.c_str());
