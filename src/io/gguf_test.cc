@@ -304,6 +304,23 @@ TEST(GgufTest, TensorErrors) {
   EXPECT_TRUE(StatusOf(Raw().Head(2, 0).Tensor("a", {1}, kF32, 32).Tensor("b", {8}, kF32, 0).Pad(64).bytes).ok());
 }
 
+TEST(GgufTest, ErrorsNameTheByteThatIsWrong) {
+  const size_t type_at = Raw().Head(1, 0).Text("w").Put<uint32_t>(1).Put<uint64_t>(256).bytes.size();
+  const auto one = [](uint32_t type, uint64_t offset) {
+    return Raw().Head(1, 0).Tensor("w", {256}, type, offset).Pad(1024);
+  };
+  ExpectError(one(9, 0), StatusCode::kUnsupported,
+              fmt::format("at byte {}: tensor 'w' has element type Q8_1", type_at));
+  ExpectError(one(4711, 0), StatusCode::kUnsupported, fmt::format("at byte {}: tensor 'w' has element", type_at));
+  ExpectError(one(0, 4), StatusCode::kCorrupt, fmt::format("at byte {}: tensor 'w' has data offset 4", type_at + 4));
+  // Of a long name its beginning is shown, and that it is not all.
+  const std::string name(80, 'k');
+  for (const std::string& more : {"", "k"}) {
+    ExpectError(Raw().Head(0, 1).Text(name + more).Put<uint32_t>(13).Pad(64), StatusCode::kCorrupt,
+                "'" + name + (more.empty() ? "'" : "...'"));
+  }
+}
+
 TEST(GgufTest, ScalarTensorIsARowOfOne) {
   const Raw raw = Raw().Head(1, 0).Tensor("s", {}, 0, 0).Pad(4);
   const auto file = GgufFile::Parse(raw.bytes, "test.gguf");

@@ -71,6 +71,16 @@ TEST_F(SnapshotTest, ComesBackAsItWas) {
   EXPECT_FALSE(std::filesystem::exists(path_ + ".part"));
 }
 
+// What some earlier call was interrupted by does not matter.
+TEST_F(SnapshotTest, AnOldErrorIsNoInterruption) {
+  errno = EINTR;
+  ASSERT_TRUE(WriteSnapshot(path_, "text", State(1, 5000)).ok());
+  errno = EINTR;
+  const auto read = ReadSnapshot(path_, kMax);
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  EXPECT_EQ(read->state, State(1, 5000));
+}
+
 TEST_F(SnapshotTest, EveryDamagedByteIsFound) {
   ASSERT_TRUE(WriteSnapshot(path_, "{\"a\":1}", State(2, 61)).ok());
   const std::string good = Bytes();

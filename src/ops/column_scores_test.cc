@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 #include <vector>
@@ -253,6 +254,45 @@ TEST(ColumnScores, AllHeadsAreOneGroup) {
   ref::ColumnScores(args);
   for (int32_t s = 0; s < 41; ++s) EXPECT_NEAR(all.head0[s], (each.head0[s] + each.head1[s]) / 2, 1e-7);
   for (float x : all.head1) EXPECT_TRUE(std::isnan(x)) << "all_heads writes one array";
+}
+
+// Keys that are stored with their rotation, and rows with their angles: the same scores as where both are rotated when
+// they are read.
+TEST(ColumnScores, StoredRotationsChangeNothing) {
+  constexpr int64_t kRows = 4, kFirst = 2;
+  Pots pots(kRows + kFirst);
+  pots.n_slots[0] = pots.n_slots[1];
+  pots.segment.first_row = kFirst;  // rows of another session come before
+  pots.segment.n_rows = kRows;
+  Scores plain(pots), rotated(pots);
+  ColumnScoresArgs args;
+  args.attention = pots.Args();
+  args.row_end = kRows;
+  args.out = plain.out;
+  ref::ColumnScores(args);
+  const int64_t n_slots = pots.n_slots[0], half = pots.rope.n_rot / 2;
+  std::vector<float> cos(n_slots * half), sin(n_slots * half), row_cos((kRows + kFirst) * half, NAN), row_sin = row_cos;
+  for (int64_t slot = 0; slot < n_slots; ++slot) {
+    RopeAngles(pots.rope, &slot, 1, &cos[slot * half], &sin[slot * half]);
+    for (std::vector<float>& keys : pots.k) {
+      float* const key = &keys[slot * kDim];
+      for (int64_t i = 0; i < half; ++i) {
+        const float a = key[i], b = key[i + half], c = cos[slot * half + i], s = sin[slot * half + i];
+        key[i] = (a * c - b * s) * pots.rope.magnitude;
+        key[i + half] = (b * c + a * s) * pots.rope.magnitude;
+      }
+    }
+  }
+  std::copy_n(&cos[(n_slots - kRows) * half], kRows * half, &row_cos[kFirst * half]);
+  std::copy_n(&sin[(n_slots - kRows) * half], kRows * half, &row_sin[kFirst * half]);
+  args.attention.keys_rotated = true;
+  args.attention.row_cos = row_cos.data();
+  args.attention.row_sin = row_sin.data();
+  args.out = rotated.out;
+  ref::ColumnScores(args);
+  for (int h = 0; h < 2; ++h) {
+    for (int64_t s = 0; s < n_slots; ++s) EXPECT_NEAR(rotated.out[h][s], plain.out[h][s], 1e-5) << h << " " << s;
+  }
 }
 
 }  // namespace

@@ -465,6 +465,13 @@ TEST(HeldAnswer, WhatCannotBeHeldIsEasedUnlessItIsStrict) {
   EXPECT_TRUE(Has(form, begin + "{\"tags\": [\"a\", \"a\"], \"not\": 1}}</tool_call>"));
   EXPECT_FALSE(Begins(form, begin + "{\"tags\": [1"));
   EXPECT_FALSE(Begins(form, begin + "{\"x\""));
+  // Values are no schemas, whatever their keys.
+  HeldAnswer values;
+  values.tools = WithSchema(Json::parse(R"({"type":"object","properties":{"mode":{"const":{"not":1}},
+    "tags":{"type":"array","uniqueItems":true}},"required":["mode"]})"));
+  const auto of_values = Made(values, hermes);
+  EXPECT_TRUE(Begins(of_values, begin + "{\"mode\": {\"not\""));
+  EXPECT_FALSE(Begins(of_values, begin + "{\"mode\": {}"));
   held.strict = {"f"};
   auto refused = MakeForm(held, ReadingOf(hermes), VocabOf(hermes, false));
   ASSERT_FALSE(refused.ok());

@@ -94,6 +94,20 @@ TEST(Gemma4Tokenizer, JoinsInTheOrderOfTheMerges) {
   EXPECT_NE(testing::LoadFrom(without).status().message().find("merges"), std::string::npos);
 }
 
+// Words are cut from each other only where no token goes on.
+TEST(SpmTokenizer, ATokenMayGoOverASpace) {
+  const std::vector<std::string> tokens = {"<unk>", "<s>", "a", "b", "▁", "▁b", "a▁", "a▁b", "c"};
+  testing::MetadataBuilder b;
+  b.Add("tokenizer.ggml.model", "llama").Add("tokenizer.ggml.tokens", tokens);
+  b.Add("tokenizer.ggml.scores", std::vector<float>{0, 0, -8, -8, -8, -3, -2, -1, -8});
+  b.Add("tokenizer.ggml.token_type", std::vector<int32_t>{2, 3, 1, 1, 1, 1, 1, 1, 1});
+  b.Add("tokenizer.ggml.unknown_token_id", 0).Add("tokenizer.ggml.add_space_prefix", false);
+  const auto tokenizer = testing::LoadFrom(b);
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+  EXPECT_EQ((*tokenizer)->Encode("a b", kPlain), (std::vector<int32_t>{7}));
+  EXPECT_EQ((*tokenizer)->Encode("c b", kPlain), (std::vector<int32_t>{8, 5}));
+}
+
 class UnigramModel : public SentencePiece {};
 
 // A damaged normaliser must not be read past its end, whatever its trie contains.

@@ -16,6 +16,7 @@
 #include "engine/session.h"
 #include "ops/kv_slots.h"
 #include "support/golden.h"
+#include "support/tiny.h"
 
 namespace weir {
 namespace {
@@ -375,6 +376,81 @@ TEST(HeadReduce, IsTheOneThatTheOptionNames) {
     }
   }
   EXPECT_GE(n_policies, 6);
+}
+
+RowReduce row_reduce = RowReduce::kSum;
+
+class AllRows : public AtPromptEnd {
+ public:
+  PolicyNeeds Needs() const override {
+    PolicyNeeds needs;
+    needs.granularity = Granularity::kPerHead;
+    needs.evidence.rows = EvidenceRows::kAll;
+    needs.evidence.row_reduce = row_reduce;
+    return needs;
+  }
+};
+
+// The largest attention of any row is less than the sum of all, and more than their mean.
+TEST(RowReduces, AreThoseThatAPolicyNames) {
+  testing::Tiny tiny("llama");
+  const PolicyInfo info = {"all_rows", "", "", {}, [](const PolicyOptions&) -> Result<std::unique_ptr<Policy>> {
+                             return std::unique_ptr<Policy>(new AllRows);
+                           }};
+  const std::vector<int32_t> tokens = testing::RandomTokens(24, tiny.model->config().n_vocab);
+  std::vector<std::vector<float>> scores[2];
+  for (const bool max : {false, true}) {
+    row_reduce = max ? RowReduce::kMax : RowReduce::kSum;
+    SessionOptions options;
+    options.policy.info = &info;
+    options.pot_slots = 64;
+    auto session = std::move(Session::Make(*tiny.model, *tiny.backend, options)).value();
+    Session::AppendOptions prompt;
+    prompt.end_of_prompt = true;
+    ASSERT_TRUE(session->Append(tokens, prompt).ok());
+    scores[max] = shown.scores;
+  }
+  ASSERT_FALSE(scores[0].empty());
+  for (size_t group = 0; group < scores[0].size(); ++group) {
+    EXPECT_NEAR(std::accumulate(scores[0][group].begin(), scores[0][group].end(), 0.0), 24, 1e-3);
+    for (size_t s = 0; s + 1 < 24; ++s) {
+      const float sum = scores[0][group][s], most = scores[1][group][s];
+      EXPECT_LT(most, sum);
+      EXPECT_GT(most, 0.999f * sum / static_cast<float>(24 - s));
+    }
+    EXPECT_EQ(scores[1][group][0], 1) << "the first row sees itself alone";
+  }
+}
+
+// The temperature of an answer's n-th token is n steps above the prompt's.
+TEST(Keyformer, AnAnswersTemperatureRises) {
+  testing::Tiny tiny("llama");
+  const std::vector<int32_t> tokens = testing::RandomTokens(24, tiny.model->config().n_vocab);
+  // What the answer's tokens add to a head's scores.
+  const auto added = [&](const std::string& policy, size_t n_answer) {
+    SessionOptions options;
+    options.policy = std::move(ParsePolicySpec(policy)).value();
+    options.pot_slots = 64;
+    auto session = std::move(Session::Make(*tiny.model, *tiny.backend, options)).value();
+    Session::AppendOptions prompt, answer;
+    prompt.end_of_prompt = answer.generated = true;
+    EXPECT_TRUE(session->Append({tokens.data(), 20}, prompt).ok());
+    std::vector<float> before;
+    for (size_t i = 0; i < n_answer; ++i) {
+      const std::span<const float> scores = session->pot().scores(0).first(20);
+      before.assign(scores.begin(), scores.end());
+      EXPECT_TRUE(session->Append({&tokens[20 + i], 1}, answer).ok());
+    }
+    for (size_t s = 0; s < before.size(); ++s) before[s] = session->pot().scores(0)[s] - before[s];
+    return before;
+  };
+  const std::string rising = "keyformer:tau=1,tau_end=3,length=4";
+  for (const size_t n : {1, 2, 3}) {
+    const std::string tau = std::to_string(1 + 0.5 * static_cast<double>(n));
+    const std::vector<float> got = added(rising, n), want = added("keyformer:tau=" + tau + ",tau_end=" + tau, n);
+    ASSERT_EQ(got.size(), 20u);
+    for (size_t s = 0; s < got.size(); ++s) EXPECT_NEAR(got[s], want[s], 1e-5) << "token " << n << ", slot " << s;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, EvidenceTest,

@@ -5,10 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <memory>
+#include <numeric>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -271,6 +274,124 @@ TEST(Excerpt, OfNoTokensIsNothing) {
         EXPECT_EQ(session->Append({tokens.data(), 1}, append).code(), StatusCode::kOverBudget);
       }
     }
+  }
+}
+
+// What is put back may be longer than a chunk.
+TEST(Excerpt, ALongOneIsPutBackWhole) {
+  Tiny tiny("llama");
+  const std::vector<int32_t> tokens = RandomTokens(60, tiny.model->config().n_vocab);
+  SessionOptions options;
+  options.policy = std::move(ParsePolicySpec("streaming_llm")).value();
+  options.pot_slots = kPot;
+  options.chunk_rows = 8;
+  options.excerpt_slots = kRoom;
+  auto session = std::move(Session::Make(*tiny.model, *tiny.backend, options)).value();
+  ASSERT_TRUE(session->Append({tokens.data(), 30}).ok());
+  std::vector<SlotMeta> rows(21);
+  for (size_t i = 0; i < rows.size(); ++i) rows[i].token_id = static_cast<int32_t>(i);
+  int n_calls = 0;
+  const auto write = [&](int32_t, int32_t, uint8_t*, uint8_t*) { ++n_calls; };
+  ASSERT_TRUE(session->PutExcerpt(rows, write).ok());
+  const PotShape& shape = session->pot().shape();
+  EXPECT_EQ(n_calls, shape.n_layers * shape.n_kv_heads);
+  EXPECT_EQ(session->n_excerpt(), 21);
+  EXPECT_EQ(session->n_seen(), 51);
+  const std::span<const SlotMeta> held = session->pot().meta(0);
+  ASSERT_EQ(held.size(), 51u);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    EXPECT_EQ(held[30 + i].token_id, static_cast<int32_t>(i));
+    EXPECT_EQ(held[30 + i].seq, static_cast<int64_t>(30 + i));
+  }
+  ASSERT_TRUE(session->TakeBackExcerpt().ok());
+  EXPECT_EQ(session->pot().n_used(), 30);
+}
+
+int32_t n_unscored_shown = -1;
+
+// Asks for the newest rows' attention, and notes how many slots have none.
+class NotesUnscored : public Policy {
+ public:
+  PolicyNeeds Needs() const override {
+    PolicyNeeds needs;
+    needs.granularity = Granularity::kPerLayer;
+    needs.evidence.rows = EvidenceRows::kLast;
+    needs.evidence.n_last = 3;
+    return needs;
+  }
+  int32_t TargetSlots(int32_t n_slots, int32_t n_coming) const override { return n_slots - n_coming; }
+  void Select(const SlotView& view, int32_t n_keep, KeepSet* keep) override {
+    n_unscored_shown = view.n_unscored;
+    keep->resize(static_cast<size_t>(n_keep));
+    std::iota(keep->begin(), keep->end(), static_cast<int32_t>(view.slots.size()) - n_keep);
+  }
+};
+
+// Rows that are put back have no scores. Once they are taken back, a policy is not told of any.
+TEST(Excerpt, WhatWasTakenBackIsNotUnscored) {
+  Tiny tiny("llama");
+  const std::vector<int32_t> tokens = RandomTokens(100, tiny.model->config().n_vocab);
+  const PolicyInfo info = {"notes_unscored", "", "", {}, [](const PolicyOptions&) -> Result<std::unique_ptr<Policy>> {
+                             return std::unique_ptr<Policy>(new NotesUnscored);
+                           }};
+  SessionOptions options;
+  options.policy.info = &info;
+  options.pot_slots = kPot;
+  options.excerpt_slots = kRoom;
+  std::vector<int32_t> told;
+  for (const bool with : {false, true}) {
+    auto made = Session::Make(*tiny.model, *tiny.backend, options);
+    ASSERT_TRUE(made.ok()) << made.status().message();
+    const std::unique_ptr<Session> session = std::move(made).value();
+    Session::AppendOptions prompt;
+    prompt.end_of_prompt = true;
+    ASSERT_TRUE(session->Append({tokens.data(), 60}, prompt).ok());
+    if (with) {
+      const std::vector<SlotMeta> rows(10, SlotMeta{.token_id = 5});
+      ASSERT_TRUE(session->PutExcerpt(rows, [](int32_t, int32_t, uint8_t*, uint8_t*) {}).ok());
+      ASSERT_TRUE(session->TakeBackExcerpt().ok());
+    }
+    n_unscored_shown = -1;
+    ASSERT_TRUE(session->BeginRound({tokens.data() + 60, 20}, 0).ok());
+    told.push_back(n_unscored_shown);
+  }
+  EXPECT_GE(told[0], 0);
+  EXPECT_EQ(told[1], told[0]);
+}
+
+// Where the stream has gaps is checked before a saved session is believed.
+TEST(Excerpt, GapsThatAreNoneAreRefused) {
+  Tiny tiny("llama");
+  const std::vector<int32_t> tokens = RandomTokens(60, tiny.model->config().n_vocab);
+  SessionOptions options;
+  options.policy = std::move(ParsePolicySpec("streaming_llm")).value();
+  options.pot_slots = kPot;
+  options.excerpt_slots = kRoom;
+  auto session = std::move(Session::Make(*tiny.model, *tiny.backend, options)).value();
+  Session::AppendOptions excerpt;
+  excerpt.excerpt = true;
+  for (size_t i = 0; i < 2; ++i) {  // gaps [10, 15) and [25, 30)
+    ASSERT_TRUE(session->Append({tokens.data() + 10 * i, 10}).ok());
+    ASSERT_TRUE(session->Append({tokens.data() + 30, 5}, excerpt).ok());
+    ASSERT_TRUE(session->TakeBackExcerpt().ok());
+  }
+  ASSERT_TRUE(session->Append({tokens.data() + 20, 5}).ok());
+  std::vector<uint8_t> good;
+  ASSERT_TRUE(session->Save(&good).ok());
+  const int64_t gaps[] = {10, 15, 25, 30};
+  const auto at = std::search(good.begin(), good.end(), reinterpret_cast<const uint8_t*>(gaps),
+                              reinterpret_cast<const uint8_t*>(gaps) + sizeof(gaps));
+  ASSERT_NE(at, good.end());
+  auto restored = std::move(Session::Make(*tiny.model, *tiny.backend, options)).value();
+  ASSERT_TRUE(restored->Restore(good).ok());
+  for (const std::array<int64_t, 4>& wrong : {std::array<int64_t, 4>{10, 15, 14, 30},
+                                              {-1, 15, 25, 30},
+                                              {10, 9, 25, 30},
+                                              {10, 15, 25, 24},
+                                              {10, 15, 25, 36}}) {
+    std::vector<uint8_t> bad = good;
+    std::memcpy(&bad[static_cast<size_t>(at - good.begin())], wrong.data(), sizeof(wrong));
+    EXPECT_EQ(restored->Restore(bad).code(), StatusCode::kInvalidArgument) << wrong[0] << " " << wrong[3];
   }
 }
 

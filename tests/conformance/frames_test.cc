@@ -460,5 +460,17 @@ TEST_P(FramesTest, SizesOutOfBoundsAreNamed) {
 INSTANTIATE_TEST_SUITE_P(Families, FramesTest, ::testing::Values(kStar, kUnivi),
                          [](const auto& info) { return info.param.name; });
 
+// Where a device may be used and none is, the model says why it runs on the processor.
+TEST(LoadedModel, SaysWhyItIsOnTheProcessor) {
+  LoadModelOptions load;
+  load.path = VisionDir() + "llava.gguf";
+  load.n_threads = 2;
+  load.device = "cpu";
+  EXPECT_EQ(std::move(LoadedModel::Load(load)).value()->device_note(), "");
+  load.device = "auto";
+  const auto model = std::move(LoadedModel::Load(load)).value();
+  EXPECT_EQ(model->backend().on_host(), !model->device_note().empty());
+}
+
 }  // namespace
 }  // namespace weir

@@ -4,6 +4,7 @@
 // over a stream of words and pictures.
 #include <gtest/gtest.h>
 
+#include "engine/step_batch.h"
 #include "support/pair.h"
 
 namespace weir {
@@ -107,6 +108,58 @@ TEST(Qwen2Vl, WordsAndPicturesMatchTheReference) {
         testing::ExpectTalk(Reference(), Pair(policy, pot, device));
       }
     }
+  }
+}
+
+// Keys of other types than F32 are decoded some at a time before they are rotated to where they are.
+TEST(Qwen2Vl, MoreKeysThanAreDecodedAtOnce) {
+  const Pair plain("streaming_llm", 256), half("streaming_llm", 256, "cpu", DType::kF16);
+  const std::vector<int32_t> tokens = testing::RandomTokens(150, plain.model->model().config().n_vocab);
+  for (const Pair* pair : {&plain, &half}) {
+    pair->Show(60, 40);
+    pair->Say(tokens);
+  }
+  const std::vector<float> want = testing::LogitsOf(*plain.session), got = testing::LogitsOf(*half.session);
+  EXPECT_LT(RelativeError(got.data(), want.data(), got.size()), 1e-2);
+}
+
+// Each of several sessions at once has its own positions.
+TEST(Qwen2Vl, SessionsThatWriteTogetherWriteAsAlone) {
+  for (const char* policy : {"snapkv:positions=abs", "streaming_llm"}) {
+    const Pair pair("streaming_llm", 64);
+    SessionOptions options;
+    options.policy = std::move(ParsePolicySpec(policy)).value();
+    options.pot_slots = 64;
+    std::vector<std::unique_ptr<Session>> alone, together;
+    for (const size_t n : {20, 33, 41}) {
+      const std::vector<int32_t> prompt = testing::RandomTokens(n, pair.model->model().config().n_vocab);
+      for (auto* sessions : {&alone, &together}) {
+        auto session = Session::Make(pair.model->model(), pair.model->backend(), options);
+        ASSERT_TRUE(session.ok()) << session.status().message();
+        sessions->push_back(std::move(session).value());
+        ASSERT_TRUE(sessions->back()->Append(prompt).ok());
+      }
+    }
+    Ledger ledger;
+    auto made =
+        StepBatch::Make(pair.model->model(), pair.model->backend(), StepBatch::ShapeFor(alone[0]->plan(), 4), ledger);
+    ASSERT_TRUE(made.ok()) << made.status().message();
+    const std::unique_ptr<StepBatch> batch = std::move(made).value();
+    for (const int32_t token : {5, 6, 7}) {
+      std::vector<StepBatch::Step> steps;
+      for (size_t i = 0; i < alone.size(); ++i) {
+        Session::AppendOptions append;
+        append.generated = true;
+        ASSERT_TRUE(alone[i]->Append({&token, 1}, append).ok());
+        steps.push_back({together[i].get(), token, 0, Status()});
+      }
+      batch->Append(steps);
+      for (size_t i = 0; i < alone.size(); ++i) {
+        ASSERT_TRUE(steps[i].status.ok()) << steps[i].status.message();
+        EXPECT_EQ(testing::LogitsOf(*together[i]), testing::LogitsOf(*alone[i])) << policy << ", session " << i;
+      }
+    }
+    EXPECT_GT(batch->n_shared(), 0);
   }
 }
 

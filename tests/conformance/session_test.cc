@@ -5,15 +5,18 @@
 
 #include <gtest/gtest.h>
 
+#include <sys/resource.h>
 #include <unistd.h>
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 
 #include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <memory>
 #include <numeric>
+#include <utility>
 
 #include "base/rng.h"
 #include "chat/generate.h"
@@ -449,6 +452,38 @@ TEST_F(SessionTest, ResetDrawsTheSameLotsAgain) {
   EXPECT_EQ(first, second);
 }
 
+int n_selected = 0;
+
+// Remembers how often it was asked.
+class Remembers : public Policy {
+ public:
+  PolicyNeeds Needs() const override { return {}; }
+  int32_t TargetSlots(int32_t n_slots, int32_t n_coming) const override { return n_slots - n_coming; }
+  void Select(const SlotView& view, int32_t n_keep, KeepSet* keep) override {
+    n_selected = ++n_;
+    keep->resize(static_cast<size_t>(n_keep));
+    std::iota(keep->begin(), keep->end(), static_cast<int32_t>(view.slots.size()) - n_keep);
+  }
+
+ private:
+  int n_ = 0;
+};
+
+TEST_F(SessionTest, APolicyRemembersNothingOfAStreamThatWasReset) {
+  const PolicyInfo info = {"remembers", "", "", {}, [](const PolicyOptions&) -> Result<std::unique_ptr<Policy>> {
+                             return std::unique_ptr<Policy>(new Remembers);
+                           }};
+  SessionOptions options = Options("window", 64);
+  options.policy.info = &info;
+  auto session = Make(options);
+  ASSERT_TRUE(session->Append({tokens_.data(), 300}).ok());
+  const int n_first = std::exchange(n_selected, 0);
+  EXPECT_GT(n_first, 1);
+  session->Reset();
+  ASSERT_TRUE(session->Append({tokens_.data(), 300}).ok());
+  EXPECT_EQ(n_selected, n_first);
+}
+
 TEST_F(SessionTest, OnlyWholeChunksOfAPromptAreGoneOnFrom) {
   SessionOptions options = Options("streaming_llm", 64);
   options.chunk_rows = 16;
@@ -478,6 +513,21 @@ TEST_F(SessionTest, OnlyWholeChunksOfAPromptAreGoneOnFrom) {
   auto scoring = Make(options);
   ASSERT_TRUE(scoring->Append({tokens_.data(), 50}).ok());
   EXPECT_EQ(scoring->RewindPoint(50, 100), 0);
+}
+
+// A question gets all the room that pinned words and the policy's own least leave, and no more.
+TEST_F(SessionTest, RoomForAQuestionLeavesWhatIsPinned) {
+  auto session = Make(Options("tova", 64));
+  Session::AppendOptions pinned;
+  pinned.pinned = true;
+  ASSERT_TRUE(session->Append({tokens_.data(), 50}, pinned).ok());
+  ASSERT_TRUE(session->Append({tokens_.data() + 50, 14}).ok());
+  const Status status = session->BeginRound({tokens_.data() + 64, 40}, 0);
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(session->held().n_pinned, 50);
+  EXPECT_EQ(session->pot().n_used(), 51);
+  ASSERT_TRUE(session->Append({tokens_.data() + 64, 40}).ok());
+  EXPECT_EQ(session->held().n_pinned, 50);
 }
 
 TEST_F(SessionTest, ResetBringsTheFirstProbeBack) {
@@ -518,6 +568,7 @@ TEST_F(SessionTest, TheTraceTellsEveryDroppedToken) {
   }
   for (const SlotMeta& m : session->pot().meta(0)) held.push_back(m.seq);
   EXPECT_EQ(said, held);
+  EXPECT_EQ(reader->held(0).size(), 2u) << "the first tokens and the newest, each in one piece";
   ASSERT_TRUE(reader->counters().has_value());
   EXPECT_EQ(reader->counters()->dropped, n_dropped);
   std::remove(path.c_str());
@@ -527,6 +578,37 @@ TEST_F(SessionTest, AFullDiskEndsTheTraceWithAnError) {
   auto opened = TraceWriter::Open("/dev/full/trace.jsonl");
   EXPECT_EQ(opened.status().code(), StatusCode::kIo);
   EXPECT_EQ(TraceWriter::Open(::testing::TempDir() + "no/such/dir/trace.jsonl").status().code(), StatusCode::kIo);
+}
+
+// A trace that cannot be written ends with an error, once; the session goes on without it.
+TEST_F(SessionTest, ATraceThatCannotGrowEnds) {
+  const std::string path = ::testing::TempDir() + "limited_" + std::to_string(getpid()) + ".jsonl";
+  auto session = Make(Options("streaming_llm", 64));
+  TraceInfo info;
+  info.pot = session->plan().pot;
+  auto trace = std::move(TraceWriter::Open(path, std::move(info))).value();
+  session->SetTrace(trace.get());
+  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit old{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &old), 0);
+  const rlimit small = {16'384, old.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  int n_failed = 0, n_since = 0;
+  for (size_t i = 0; i < 1900; i += 10) {
+    const Status status = session->Append({tokens_.data() + i, 10});
+    if (!status.ok()) {
+      EXPECT_EQ(status.code(), StatusCode::kIo) << status.message();
+      ++n_failed;
+      session->Reset();
+    } else if (n_failed > 0) {
+      ++n_since;
+    }
+  }
+  setrlimit(RLIMIT_FSIZE, &old);
+  std::signal(SIGXFSZ, old_handler);
+  EXPECT_EQ(n_failed, 1);
+  EXPECT_GT(n_since, 50);
+  std::remove((path + ".part").c_str());
 }
 
 TEST_F(SessionTest, WindowPerplexityEqualsTheMeanOfTheSecondHalves) {

@@ -365,6 +365,16 @@ TEST_P(VideoPairs, BytesOfNoFrameAreRefused) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   std::memcpy(&no_number[good.size() - 4], &nan, sizeof(nan));
   EXPECT_EQ(restore(no_number).code(), StatusCode::kInvalidArgument);
+  // Eight bytes each: times, then counts.
+  for (size_t at = 0; at < 7; ++at) {
+    SCOPED_TRACE(at);
+    std::vector<uint8_t> bad = good;
+    const int64_t far = int64_t{1} << 62;
+    for (const int64_t value : {far, -far}) {
+      std::memcpy(&bad[8 * at], &value, sizeof(value));
+      EXPECT_EQ(restore(bad).code(), StatusCode::kInvalidArgument) << value;
+    }
+  }
   // Any byte may be changed: the state is refused, or the stream continues with it.
   Rng rng(7);
   for (int i = 0; i < 300; ++i) {

@@ -179,6 +179,27 @@ TEST_F(VisionPolicies, AVlReadsAllThatIsStoredEveryKthStep) {
   }
 }
 
+// A step over the core is one whatever K is; the K-th reads all.
+TEST_F(VisionPolicies, AVlReadsTheCoreUntilTheKthStep) {
+  const auto core = Run("a_vl:C=0.2,K=1000");
+  for (const size_t k : {2, 3, 5}) {
+    const auto some = Run("a_vl:C=0.2,K=" + std::to_string(k));
+    for (size_t i = 0; i + 1 < k; ++i) EXPECT_EQ(some[i], core[i]) << "K=" << k << ", step " << i;
+    EXPECT_NE(some[k - 1], core[k - 1]) << "K=" << k;
+  }
+}
+
+TEST_F(VisionPolicies, AResetSessionIsSavedAsANewOne) {
+  auto session = MakeSession("a_vl:K=5");
+  Ask(*session);
+  Answer(*session, 3);
+  session->Reset();
+  std::vector<uint8_t> bytes, fresh;
+  ASSERT_TRUE(session->Save(&bytes).ok());
+  ASSERT_TRUE(MakeSession("a_vl:K=5")->Save(&fresh).ok());
+  EXPECT_EQ(bytes, fresh);
+}
+
 // With positions of the stream a slot's key is the same wherever it lies: a step over the core of a large store equals
 // one over a store that is the core.
 TEST_F(VisionPolicies, AVlCoreStepsSeeTheCoreAlone) {

@@ -244,8 +244,11 @@ class Tests:
             end_group(process.pid)  # servers that it left
             if status in (0, of.get("SKIP_RETURN_CODE", 0)):
                 return "", seconds
-            begun = re.findall(r"^\[ RUN      \] (\S+)", Path(where, "out").read_text(errors="replace"), re.MULTILINE)
-        return begun[-1] if begun else cases[0].name or cases[0].test, seconds
+            told = Path(where, "out").read_text(errors="replace")
+        failed = re.search(r"^\[  FAILED  \] ([^\s,]+)", told, re.MULTILINE)  # those behind it are begun and skipped
+        begun = re.findall(r"^\[ RUN      \] (\S+)", told, re.MULTILINE)
+        name = failed[1] if failed else begun[-1] if begun else cases[0].name or cases[0].test
+        return name, seconds
 
     def names_of(self, test: str) -> list[str]:
         """The cases of a test program; one without a name for other tests."""

@@ -22,6 +22,7 @@ void Prediction::Use(Backend* backend, Runner* runner) {
 }
 
 void Prediction::Clear(float next_nll) {
+  if (has_row_) std::fill_n(hidden_, n_embd_, 0.0f);  // it is saved, and nothing of another stream is to be
   has_row_ = has_logits_ = false;
   offered_ = nullptr;
   next_nll_ = next_nll;

@@ -33,14 +33,39 @@ std::shared_ptr<const FormVocab> SmallVocab() {
   static const std::shared_ptr<const FormVocab> vocab = [] {
     std::vector<std::string> tokens;
     for (int b = 0; b < 256; ++b) tokens.push_back(SpellBytes(std::string(1, static_cast<char>(b))));
-    for (const char* word : {"the",      "there",     " the",     "\": \"",
-                             "\",",      "\"",        "\"}",      "{\"",
-                             "\"a\"",    "a\":",      "12",       "123",
-                             "}}",       "]}",        ", \"",     "\n  ",
-                             "null",     "true",      "\xC3\xA9", "\xC3\xA9t",
-                             "\xE2\x82", "nul",       "aaaa",     "aaaaaaaa",
-                             "\\\"",     "\\u00",     ".5",       "e1",
-                             "<tool>",   "{\"name\"", "/tool",    "abababababababababababababababababababab"}) {
+    for (const char* word : {" cdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcd",
+                             "the",
+                             "there",
+                             " the",
+                             "\": \"",
+                             "\",",
+                             "\"",
+                             "\"}",
+                             "{\"",
+                             "\"a\"",
+                             "a\":",
+                             "12",
+                             "123",
+                             "}}",
+                             "]}",
+                             ", \"",
+                             "\n  ",
+                             "null",
+                             "true",
+                             "\xC3\xA9",
+                             "\xC3\xA9t",
+                             "\xE2\x82",
+                             "nul",
+                             "aaaa",
+                             "aaaaaaaa",
+                             "\\\"",
+                             "\\u00",
+                             ".5",
+                             "e1",
+                             "<tool>",
+                             "{\"name\"",
+                             "/tool",
+                             "abababababababababababababababababababab"}) {
       tokens.push_back(SpellBytes(word));
     }
     std::vector<int32_t> types(tokens.size(), 1);
@@ -450,6 +475,8 @@ x ::= "(" x ")" | "(" x "]" | [^()\]]{0,50} | <|call|> x)g"),
   CheckMasks(Regex("(ab|aaaa)*(the|there)? ?"), true, 6, 5);
   CheckMasks(Regex(" ?the.{0,64}"), true, 6, 6);
   CheckMasks(Regex("(a|aa|aaa){0,200}b|(ab){10,50}"), false, 4, 7);
+  CheckMasks(Regex(" (cd){0,40}"), true, 6, 8);
+  CheckMasks(Regex("(cd){0,40}"), true, 6, 9);
 }
 
 TEST(FormState, ADroppedSpaceIsNotPartOfTheText) {
