@@ -85,7 +85,6 @@ SessionPlan PlanFor(const Model& model, const Backend& backend, const SessionOpt
   parts.evidence = EvidenceSet(needs, options);
   const EvidenceDemand& demand = parts.evidence.demand();
   SessionPlan plan;
-  plan.pictures = options.pictures;
   plan.probe_slots = demand.probe_slots;
   plan.chunk_rows = ChunkRows(config.attention, options, needs, n_slots - plan.probe_slots);
   plan.draft = Drafter::Plan(options.draft).value();  // PlanSession() has checked the options
@@ -183,6 +182,13 @@ SessionPlan PlanFor(const Model& model, const Backend& backend, const SessionOpt
   plan.items.insert(plan.items.end(), options.beside.begin(), options.beside.end());
   for (const PlanItem& item : plan.items) plan.total_bytes += item.bytes;
   return plan;
+}
+
+// Whether a session with and one without pictures hold the same of every slot.
+bool PotIsThatOfPictures(const Policy& policy, const SessionOptions& options) {
+  const PolicyNeeds with = policy.Needs(), without = policy.NeedsOfText();
+  return with.granularity == without.granularity &&
+         EvidenceSet(with, options).demand().floats.bits() == EvidenceSet(without, options).demand().floats.bits();
 }
 
 }  // namespace
@@ -298,6 +304,7 @@ Result<SessionPlan> PlanSession(const Model& model, const Backend& backend, cons
         name, plan.total_bytes, budget, largest_pot(n_slots));
   }
   plan.minimum_bytes = minimum.total_bytes;
+  plan.pictures = options.pictures || PotIsThatOfPictures(*policy, options);
   return plan;
 }
 

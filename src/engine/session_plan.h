@@ -93,7 +93,7 @@ struct SessionPlan {
   int32_t excerpt_slots = 0;  // for what was forgotten and is read again
   int32_t aside_slots = 0;    // for questions aside; the same slots, as many as the larger of the two
   int32_t chunk_rows = 0;
-  bool pictures = true;     // as in the options
+  bool pictures = true;     // as in the options; also where the pot would be the same with them
   int32_t probe_slots = 0;  // of pot_slots, kept free for a probe
   int32_t late_rows = 0;    // of a prompt, that may wait behind its first layers (engine/session/late_rows.h)
   int32_t max_guesses = 0;  // as in the options, or fewer where chunks are smaller; 0 where none would be read

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "chat/session_file.h"
 #include "support/tiny.h"
 
 namespace weir {
@@ -109,6 +110,24 @@ TEST(NoPictures, SavedBytesFitTheirOwnKind) {
   const auto again = Make(m, "weir", false);
   ASSERT_TRUE(again->Restore(saved).ok());
   EXPECT_EQ(LogitsOf(*again), LogitsOf(*without));
+}
+
+// A snapshot, of an earlier version too, is refused only where the pots differ.
+TEST(NoPictures, SnapshotsFitWhereThePotsAreAlike) {
+  Tiny m("llama");
+  for (const std::string& policy : Policies()) {
+    SCOPED_TRACE(policy);
+    const auto with = Make(m, policy, true), without = Make(m, policy, false);
+    std::vector<uint8_t> saved;
+    ASSERT_TRUE(with->Append(RandomTokens(40, m.model->config().n_vocab)).ok());
+    ASSERT_TRUE(with->Save(&saved).ok());
+    const Status fits = SessionNote::Of(*with, OnOverflow::kEvict, "", "").CheckFits(*without, "");
+    EXPECT_EQ(fits.ok(), without->Restore(saved).ok());
+    EXPECT_EQ(fits.ok(), without->plan().pictures);
+    if (!fits.ok()) EXPECT_NE(fits.message().find("--session"), std::string::npos) << fits.message();
+  }
+  EXPECT_FALSE(Make(m, "weir", false)->plan().pictures);
+  EXPECT_TRUE(Make(m, "h2o", false)->plan().pictures);
 }
 
 }  // namespace
