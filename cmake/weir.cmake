@@ -163,16 +163,23 @@ std::string ProgramPath() { return \"$<TARGET_FILE:weir>\"; }
   target_include_directories(weir_build_paths PUBLIC ${CMAKE_SOURCE_DIR}/tests)
 endfunction()
 
-# weir_test(NAME SOURCES files LIBS targets [LABEL slow]): one GoogleTest program, one CTest entry. The code under test is
-# optimised as usual; the test's own code is long, runs briefly and would take nearly twice as long to compile.
+# weir_test_flags(TARGET): how tests are compiled. The code under test is optimised as usual; a test's own code is long, runs
+# briefly and would take nearly twice as long to compile.
+function(weir_test_flags target)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+  if(WEIR_SANITIZE)
+    target_compile_options(${target} PRIVATE -O0 -fno-sanitize=undefined)
+  endif()
+endfunction()
+
+# weir_test(NAME SOURCES files LIBS targets [LABEL slow]): one GoogleTest program, one CTest entry.
 function(weir_test name)
   cmake_parse_arguments(ARG "" "LABEL" "SOURCES;LIBS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} weir_build_paths nlohmann_json::nlohmann_json GTest::gtest GTest::gtest_main)
-  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  weir_test_flags(${name})
   set(timeout 600)
   if(WEIR_SANITIZE)
-    target_compile_options(${name} PRIVATE -O0 -fno-sanitize=undefined)
     set(timeout 3600)
   endif()
   add_test(NAME ${name} COMMAND ${name})

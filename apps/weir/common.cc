@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common.h"
+#include "base/ascii.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -319,8 +320,7 @@ Result<SessionOptions> ToSessionOptions(const PotFlags& flags) {
 Result<int64_t> ParseBytes(const std::string& text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  std::string unit(end, text.data() + text.size());
-  for (char& c : unit) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const std::string unit = AsciiLower(std::string_view(end, text.data() + text.size()));
   double scale = 0;
   for (const auto& [name, bytes] : {std::pair<const char*, double>{"", 1.0},
                                     {"b", 1.0},

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hub.h"
+#include "base/ascii.h"
 
 #include <fmt/core.h>
 #include <spawn.h>
@@ -41,8 +42,7 @@ bool EndsInGguf(std::string_view name) {
   constexpr std::string_view kEnd = ".gguf";
   if (name.size() <= kEnd.size()) return false;
   name.remove_prefix(name.size() - kEnd.size());
-  return std::equal(kEnd.begin(), kEnd.end(), name.begin(),
-                    [](char a, char b) { return a == std::tolower(static_cast<unsigned char>(b)); });
+  return std::equal(kEnd.begin(), kEnd.end(), name.begin(), [](char a, char b) { return a == AsciiLower(b); });
 }
 
 std::string_view Base(std::string_view name) { return name.substr(name.find_last_of('/') + 1); }
@@ -130,9 +130,7 @@ std::vector<Found> InLlamaCache(const HubModel& model) {
 bool Matches(const std::string& name, const std::string& file) {
   if (file.empty() || name == file || Base(name) == file) return true;
   if (EndsInGguf(file)) return false;
-  const auto same = [](char a, char b) {
-    return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b));
-  };
+  const auto same = [](char a, char b) { return AsciiLower(a) == AsciiLower(b); };
   const auto inside = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
   for (auto at = name.begin();; ++at) {
     at = std::search(at, name.end(), file.begin(), file.end(), same);

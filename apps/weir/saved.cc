@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "saved.h"
+#include "base/ascii.h"
 #include "recall/own_archive.h"
 
 #include <fmt/core.h>
@@ -15,11 +16,6 @@
 
 namespace weir::app {
 namespace {
-
-std::string Lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
 
 // The folder of an archive, as a file remembers it; "": none.
 std::string FolderOf(const Archive& archive) {
@@ -63,8 +59,8 @@ void Adopt(const CLI::App& sub, const SessionNote& note, PotFlags* flags) {
   if (!given("--chunk")) flags->chunk = note.chunk_rows;
   if (!given("--window-layers")) flags->window_layers = note.window_rows > 0 ? "newest" : "pot";
   const bool typed = given("--cache-type");
-  if (!typed && !given("--cache-type-k")) flags->k_type = Lower(InfoOf(note.k_type).name);
-  if (!typed && !given("--cache-type-v")) flags->v_type = Lower(InfoOf(note.v_type).name);
+  if (!typed && !given("--cache-type-k")) flags->k_type = AsciiLower(InfoOf(note.k_type).name);
+  if (!typed && !given("--cache-type-v")) flags->v_type = AsciiLower(InfoOf(note.v_type).name);
   if (note.recall && !given("--recall")) {
     flags->recall.spec = note.recall->selector;
     if (!given("--recall-disk")) flags->recall.disk = fmt::format("{}", note.recall->disk_bytes);

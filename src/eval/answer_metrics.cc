@@ -4,19 +4,17 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/ascii.h"
 #include "base/utf8.h"
 #include "eval/longbench_metrics.h"
 
 namespace weir {
 namespace {
 
-bool IsSpace(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
-bool IsDigit(char c) { return c >= '0' && c <= '9'; }
-
 // A comma between digits: the published evaluation then deletes all punctuation instead of making spaces of it.
 bool HasDigitComma(std::string_view text) {
   for (size_t i = 1; i + 1 < text.size(); ++i) {
-    if (text[i] == ',' && IsDigit(text[i - 1]) && IsDigit(text[i + 1])) return true;
+    if (text[i] == ',' && IsAsciiDigit(text[i - 1]) && IsAsciiDigit(text[i + 1])) return true;
   }
   return false;
 }
@@ -31,7 +29,7 @@ std::string WithoutPunctuation(const std::string& text) {
       const bool beside_space =
           text.find(std::string{c, ' '}) != std::string::npos || text.find(std::string{' ', c}) != std::string::npos;
       if (!beside_space && !digit_comma) out += ' ';
-    } else if (c == '.' ? i + 1 < text.size() && IsDigit(text[i + 1]) : c != '\'') {
+    } else if (c == '.' ? i + 1 < text.size() && IsAsciiDigit(text[i + 1]) : c != '\'') {
       out += c;
     }
   }
@@ -79,8 +77,8 @@ constexpr std::string_view kMetrics[] = {"exact", "vqa", "anls", "f1", "rouge_l"
 std::string PlainText(std::string_view text) {
   std::string out;
   for (const char c : text) {
-    if (!IsSpace(c)) {
-      out += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    if (!IsAsciiSpace(c)) {
+      out += AsciiLower(c);
     } else if (!out.empty() && out.back() != ' ') {
       out += ' ';
     }

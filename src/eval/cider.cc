@@ -6,6 +6,8 @@
 #include <cmath>
 #include <set>
 
+#include "base/ascii.h"
+
 namespace weir {
 namespace {
 
@@ -16,11 +18,9 @@ std::vector<std::string> Words(std::string_view text) {
   constexpr size_t kMost = 1024;
   std::vector<std::string> out(1);
   for (const char c : text) {
-    const bool upper = c >= 'A' && c <= 'Z';
-    const bool part =
-        upper || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || static_cast<unsigned char>(c) >= 0x80;
-    if (part) {
-      out.back() += upper ? static_cast<char>(c - 'A' + 'a') : c;
+    const char lower = AsciiLower(c);
+    if ((lower >= 'a' && lower <= 'z') || IsAsciiDigit(c) || static_cast<unsigned char>(c) >= 0x80) {
+      out.back() += lower;
     } else if (!out.back().empty()) {
       if (out.size() == kMost) return out;
       out.emplace_back();

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <span>
 
+#include "base/ascii.h"
 #include "eval/words.h"
 
 namespace weir {
@@ -11,23 +12,21 @@ namespace {
 
 constexpr size_t kMaxSentenceBytes = 600;
 
-bool IsSpace(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
-
 // The byte after the sentence that begins at `at`, including its white space.
 size_t SentenceEnd(std::string_view text, size_t at) {
   const size_t limit = std::min(text.size(), at + kMaxSentenceBytes);
   size_t end = at;
   while (end < limit) {
     const char c = text[end++];
-    if ((c == '.' || c == '?' || c == '!') && end < text.size() && IsSpace(text[end])) {
-      while (end < text.size() && IsSpace(text[end])) ++end;
+    if ((c == '.' || c == '?' || c == '!') && end < text.size() && IsAsciiSpace(text[end])) {
+      while (end < text.size() && IsAsciiSpace(text[end])) ++end;
       return end;
     }
   }
   if (end == text.size()) return end;
   // Too long for a sentence: cut at a space, or else between two characters.
   size_t cut = end;
-  while (cut > at && !IsSpace(text[cut - 1])) --cut;
+  while (cut > at && !IsAsciiSpace(text[cut - 1])) --cut;
   if (cut > at) return cut;
   while (end > at + 1 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
   return end;
@@ -52,7 +51,7 @@ std::string Haystack::Next() {
     const size_t begin = at_, end = SentenceEnd(text_, begin);
     at_ = end < text_.size() ? end : 0;
     std::string out(text_.substr(begin, end - begin));
-    if (at_ == 0 && !IsSpace(out.back())) out += "\n\n";  // the text restarts
+    if (at_ == 0 && !IsAsciiSpace(out.back())) out += "\n\n";  // the text restarts
     return out;
   }
   const auto pick = [&](std::span<const std::string_view> words) {

@@ -101,7 +101,7 @@ void Count(const Reader& pot, const Reader& global, const PotShape& shape, Cell*
   for (size_t i = 0; i < n; ++i) cell->more[i].second.Add(more[i].second);
 }
 
-std::vector<int32_t> TextOf(const HitsOptions& options, int32_t trial, const Tokenizer& tokenizer, int64_t n_tokens) {
+std::vector<int32_t> HitsText(const HitsOptions& options, int32_t trial, const Tokenizer& tokenizer, int64_t n_tokens) {
   const uint64_t start = TrialRng(options.seed, static_cast<uint64_t>(trial)).Next();
   Haystack haystack = options.text.empty() ? Haystack::Prose(start) : Haystack::Of(options.text, start);
   EncodeOptions plain;
@@ -130,7 +130,7 @@ Status RunHits(Session& session, const Tokenizer& tokenizer, const MakeGlobal& m
   const int64_t n_slots = session.plan().pot_slots - session.plan().probe_slots;
   const auto run = [&]() -> Status {
     for (int32_t trial = 0; trial < options.n; ++trial) {
-      const std::vector<int32_t> tokens = TextOf(options, trial, tokenizer, n_slots * options.n_cycles + 1);
+      const std::vector<int32_t> tokens = HitsText(options, trial, tokenizer, n_slots * options.n_cycles + 1);
       Reader pot(session, tokens, stop);
       for (int32_t cycle = 0; cycle < options.n_cycles; ++cycle) {
         WEIR_RETURN_IF_ERROR(pot.ReadThroughSelection());

@@ -7,6 +7,7 @@
 #include <map>
 #include <vector>
 
+#include "base/ascii.h"
 #include "eval/text_match.h"
 
 namespace weir {
@@ -33,7 +34,7 @@ Words NormalWords(std::string_view text) {
   for (const char c : text) {
     const unsigned char u = static_cast<unsigned char>(c);
     if (u < 0x80 && std::ispunct(u)) continue;
-    plain += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    plain += AsciiLower(c);
   }
   Words words = Split(plain);
   std::erase_if(words, [](const std::string& word) { return word == "a" || word == "an" || word == "the"; });

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/ascii.h"
+
 namespace weir {
 namespace {
 
@@ -14,14 +16,6 @@ std::optional<int64_t> Parse(std::string_view digits) {
   int64_t value = 0;
   std::from_chars(digits.data(), digits.data() + digits.size(), value);
   return value;
-}
-
-std::string Lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return out;
 }
 
 }  // namespace
@@ -37,9 +31,9 @@ std::optional<int64_t> LastInteger(std::string_view text) {
 }
 
 bool ContainsAll(std::string_view text, std::span<const std::string> parts) {
-  const std::string lower = Lower(text);
+  const std::string lower = AsciiLower(text);
   return std::all_of(parts.begin(), parts.end(),
-                     [&](const std::string& part) { return lower.find(Lower(part)) != std::string::npos; });
+                     [&](const std::string& part) { return lower.find(AsciiLower(part)) != std::string::npos; });
 }
 
 }  // namespace weir

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/ascii.h"
 #include "eval/longbench_metrics.h"
 #include "eval/text_tasks.h"
 
@@ -12,24 +13,14 @@ namespace {
 
 using Golds = std::span<const std::string>;
 
-bool IsSpace(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 bool IsPunctuation(char c) {
   return (c >= '!' && c <= '/') || (c >= ':' && c <= '@') || (c >= '[' && c <= '`') || (c >= '{' && c <= '~');
-}
-bool IsDigit(char c) { return c >= '0' && c <= '9'; }
-
-std::string Lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return out;
 }
 
 // Words ended by white space or by one of `more`.
 std::vector<std::string> Split(std::string_view text, std::string_view more = {}) {
   std::vector<std::string> out;
-  const auto ends = [&](char c) { return IsSpace(c) || more.find(c) != std::string_view::npos; };
+  const auto ends = [&](char c) { return IsAsciiSpace(c) || more.find(c) != std::string_view::npos; };
   for (size_t at = 0; at < text.size();) {
     while (at < text.size() && ends(text[at])) ++at;
     size_t end = at;
@@ -43,7 +34,7 @@ std::vector<std::string> Split(std::string_view text, std::string_view more = {}
 // SQuAD's form of an answer (1606.05250, section 6.1), which HELMET compares.
 std::string Normal(std::string_view text) {
   std::string plain;
-  for (const char c : Lower(text)) {
+  for (const char c : AsciiLower(text)) {
     if (!IsPunctuation(c)) plain += c;
   }
   std::string out;
@@ -55,9 +46,9 @@ std::string Normal(std::string_view text) {
 }
 
 double All(std::string_view reply, Golds answers) {
-  const std::string text = Lower(reply);
+  const std::string text = AsciiLower(reply);
   const auto n = std::ranges::count_if(
-      answers, [&](const std::string& answer) { return text.find(Lower(answer)) != std::string::npos; });
+      answers, [&](const std::string& answer) { return text.find(AsciiLower(answer)) != std::string::npos; });
   return static_cast<double>(n) / static_cast<double>(answers.size());
 }
 
@@ -102,8 +93,8 @@ double UpperWord(std::string_view reply, Golds answers) {
 // word.
 double BookChoice(std::string_view reply, Golds answers) {
   const auto is = [&](std::string_view text) { return std::ranges::find(answers, text) != answers.end(); };
-  while (!reply.empty() && IsSpace(reply.front())) reply.remove_prefix(1);
-  while (!reply.empty() && IsSpace(reply.back())) reply.remove_suffix(1);
+  while (!reply.empty() && IsAsciiSpace(reply.front())) reply.remove_prefix(1);
+  while (!reply.empty() && IsAsciiSpace(reply.back())) reply.remove_suffix(1);
   if (reply.empty()) return 0;
   if (reply.front() >= 'A' && reply.front() <= 'D') return is(reply.substr(0, 1)) ? 1 : 0;
   if (is(reply)) return 1;

@@ -4,16 +4,13 @@
 #include <algorithm>
 #include <cctype>
 
+#include "base/ascii.h"
 #include "ops/kv_slots.h"
 
 namespace weir {
 namespace {
 
-std::string NameOf(DType type) {
-  std::string out = InfoOf(type).name;
-  std::ranges::transform(out, out.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return out;
-}
+std::string NameOf(DType type) { return AsciiLower(InfoOf(type).name); }
 
 }  // namespace
 

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/workspace.h"
 #include "recall/archive.h"
 #include "recall/archive_io.h"
 
@@ -31,10 +32,8 @@ constexpr size_t kMaxMarkerBytes = 1 << 13;
 constexpr int64_t kMinSegmentBytes = 256 << 10, kMaxNamedSegmentBytes = 64 << 20;
 constexpr int64_t kMaxSegments = 1 << 16;  // of an archive that is opened
 
-constexpr int64_t RoundTo64(int64_t n) { return (n + 63) / 64 * 64; }
-
 // The number in 00000017.seg.
-std::optional<int32_t> NumberOf(std::string_view name) {
+std::optional<int32_t> SegmentNumberOf(std::string_view name) {
   int32_t number = 0;
   const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
   if (error != std::errc() || number < 1 || name != fmt::format("{:08}.seg", number)) return std::nullopt;
@@ -99,7 +98,7 @@ bool IsLinkedTwice(int fd) {
 }  // namespace
 
 int64_t Archive::Sizes::total() const {
-  return RoundTo64(n_segments * static_cast<int64_t>(sizeof(Segment))) + write + read;
+  return AlignedBytes(n_segments * static_cast<int64_t>(sizeof(Segment))) + write + read;
 }
 
 Result<Archive::Sizes> Archive::SizesOf(const ArchiveOptions& options) {
@@ -110,7 +109,7 @@ Result<Archive::Sizes> Archive::SizesOf(const ArchiveOptions& options) {
         options.max_rows, options.max_text_bytes);
   }
   const int64_t body = std::max<int64_t>(options.max_text_bytes, int64_t{options.max_rows} * options.n_embd * 2);
-  const int64_t record = RoundTo64(kRecordHeadBytes + body);
+  const int64_t record = AlignedBytes(kRecordHeadBytes + body);
   // Files without names stay open: few of them.
   const int64_t most = options.dir.empty() ? kMaxSegmentBytes : kMaxNamedSegmentBytes;
   Sizes out;
@@ -212,8 +211,8 @@ Status Archive::Delete(const std::string& dir) {
   for (const char* store : kStores) WEIR_RETURN_IF_ERROR(Delete(dir + "/" + store));
   WEIR_ASSIGN_OR_RETURN(const auto names, NamesIn(dir));
   for (const std::string& name : names) {
-    const bool part = name.ends_with(kPart) && NumberOf(name.substr(0, name.size() - sizeof(kPart) + 1));
-    if (!part && !NumberOf(name)) continue;
+    const bool part = name.ends_with(kPart) && SegmentNumberOf(name.substr(0, name.size() - sizeof(kPart) + 1));
+    if (!part && !SegmentNumberOf(name)) continue;
     if (unlink((dir + "/" + name).c_str()) != 0 && errno != ENOENT) return Failed("delete", dir + "/" + name);
   }
   if (unlink(marker.c_str()) != 0) return Failed("delete", marker);
@@ -226,7 +225,7 @@ Status Archive::Sync(const std::string& dir) {
   }
   WEIR_ASSIGN_OR_RETURN(const auto names, NamesIn(dir));
   for (const std::string& name : names) {
-    if (!NumberOf(name)) continue;
+    if (!SegmentNumberOf(name)) continue;
     const std::string path = dir + "/" + name;
     const OwnedFd file(OpenFile(path, O_RDONLY));
     if (file.fd() < 0 || fsync(file.fd()) != 0) return Failed("sync", path);
@@ -361,9 +360,9 @@ Result<std::unique_ptr<Archive>> Archive::OpenFolder(const ArchiveOptions& optio
   WEIR_ASSIGN_OR_RETURN(const auto names, NamesIn(dir));
   std::vector<int32_t> numbers;
   for (const std::string& name : names) {
-    if (const auto number = NumberOf(name)) {
+    if (const auto number = SegmentNumberOf(name)) {
       numbers.push_back(*number);
-    } else if (!read_only && name.ends_with(".seg.part") && NumberOf(name.substr(0, name.size() - 5))) {
+    } else if (!read_only && name.ends_with(".seg.part") && SegmentNumberOf(name.substr(0, name.size() - 5))) {
       unlink((dir + "/" + name).c_str());  // a cut that did not end
     }
   }
@@ -398,7 +397,7 @@ Status Archive::RemoveSurplus() {
   if (surplus_end_ == 0) return Status();
   WEIR_ASSIGN_OR_RETURN(const auto names, NamesIn(options_.dir));
   for (const std::string& name : names) {
-    const auto number = NumberOf(name);
+    const auto number = SegmentNumberOf(name);
     if (!number || *number >= surplus_end_) continue;
     const std::string path = PathOf(*number);
     if (unlink(path.c_str()) != 0 && errno != ENOENT) return Failed("delete", path);

@@ -5,21 +5,20 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/workspace.h"
 #include "ops/kv_slots.h"
 #include "quant/half.h"
 
 namespace weir {
 namespace {
 
-constexpr int64_t RoundTo64(int64_t n) { return (n + 63) / 64 * 64; }
-
 struct Sizes {
   int64_t sums, vector, keys, kv;
   explicit Sizes(const VectorShape& shape)
-      : sums(RoundTo64(shape.n_floats() * 4)),
-        vector(RoundTo64(int64_t{shape.most_dim} * 4)),
-        keys(RoundTo64(shape.key_numbers() * 2)),
-        kv(RoundTo64(shape.kv_numbers() * kKvTokens * 2)) {}
+      : sums(AlignedBytes(shape.n_floats() * 4)),
+        vector(AlignedBytes(int64_t{shape.most_dim} * 4)),
+        keys(AlignedBytes(shape.key_numbers() * 2)),
+        kv(AlignedBytes(shape.kv_numbers() * kKvTokens * 2)) {}
   int64_t total() const { return sums + vector + keys + kv; }
 };
 

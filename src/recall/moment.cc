@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "base/ascii.h"
+
 namespace weir {
 namespace {
 
@@ -22,7 +24,7 @@ std::vector<std::string> Split(std::string_view text) {
     const bool digits = i > 0 && i + 1 < text.size() && std::isdigit(static_cast<unsigned char>(text[i - 1])) != 0 &&
                         std::isdigit(static_cast<unsigned char>(text[i + 1])) != 0;
     if (in_word(c) || (digits && (c == ':' || c == '.'))) {
-      out.back().push_back(static_cast<char>(std::tolower(static_cast<unsigned char>(c))));
+      out.back().push_back(AsciiLower(c));
       continue;
     }
     if (!out.back().empty()) out.emplace_back();

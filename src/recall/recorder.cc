@@ -9,8 +9,8 @@
 namespace weir {
 namespace {
 
-constexpr int32_t kBlockTokens = 32;     // a block ends with the first word after as many
-constexpr int32_t kMaxBlockTokens = 64;  // and with these, also inside a word
+constexpr int32_t kBlockTokens = 32;      // a block ends with the first word after as many
+constexpr int32_t kMostBlockTokens = 64;  // and with these, also inside a word
 constexpr size_t kMaxBlockBytes = 4096;
 constexpr size_t kMaxFrameBytes = 32;
 
@@ -132,7 +132,7 @@ void Recorder::Arrived(const Arrival& arrival) {
     if (control) EndFrame();
     decoder_.Push(arrival.tokens[i], &piece_);
     const bool full = block_.n_tokens >= kBlockTokens && BeginsWord(piece_);
-    if (full || block_.n_tokens >= kMaxBlockTokens || text_.size() + piece_.size() > kMaxBlockBytes) {
+    if (full || block_.n_tokens >= kMostBlockTokens || text_.size() + piece_.size() > kMaxBlockBytes) {
       End();
     }
     if (block_.n_tokens == 0) Begin(arrival, arrival.seq + static_cast<int64_t>(i));

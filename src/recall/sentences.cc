@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <array>
 
+#include "base/ascii.h"
+
 namespace weir {
 namespace {
-
-bool IsSpace(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 
 // Prose is broken at 60 columns and more; records of names and numbers are shorter.
 constexpr size_t kShortLine = 56;
@@ -44,14 +44,14 @@ bool EndsSentence(std::string_view text, size_t at, bool from_line) {
     if (wide == "\u3002" || wide == "\uFF01" || wide == "\uFF1F") return true;
   }
   if (!mark || (c == '.' && EndsTitle(text, at))) return false;
-  return at + 1 == text.size() || IsSpace(text[at + 1]) || text[at + 1] == '"';
+  return at + 1 == text.size() || IsAsciiSpace(text[at + 1]) || text[at + 1] == '"';
 }
 
 size_t SentenceStart(std::string_view text, size_t at) {
   for (size_t i = at; i > 0; --i) {
     if (!EndsSentence(text, i - 1)) continue;
     size_t start = i;
-    while (start < at && (IsSpace(text[start]) || text[start] == '"')) ++start;
+    while (start < at && (IsAsciiSpace(text[start]) || text[start] == '"')) ++start;
     return start;
   }
   return at;

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cctype>
 
+#include "base/ascii.h"
+
 namespace weir {
 namespace {
 
@@ -70,8 +72,7 @@ void WriteHistogram(const MetricFamily& family, bool open, std::string* out) {
 }  // namespace
 
 MetricsFormat AcceptedFormat(std::string_view accept) {
-  std::string lower(accept);
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
+  const std::string lower = AsciiLower(accept);
   return lower.find(kOpenMetrics) == lower.npos ? MetricsFormat::kPrometheus : MetricsFormat::kOpenMetrics;
 }
 

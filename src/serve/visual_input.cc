@@ -6,15 +6,15 @@
 #include <cmath>
 #include <string_view>
 
+#include "base/ascii.h"
 #include "base/base64.h"
 
 namespace weir {
 namespace {
 
 bool StartsWithWord(std::string_view text, std::string_view word) {
-  return text.size() >= word.size() && std::equal(word.begin(), word.end(), text.begin(), [](char a, char b) {
-           return a == std::tolower(static_cast<unsigned char>(b));
-         });
+  return text.size() >= word.size() &&
+         std::equal(word.begin(), word.end(), text.begin(), [](char a, char b) { return a == AsciiLower(b); });
 }
 
 // Times of frames: as given, or derived from `fps`.

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/ascii.h"
 #include "base/utf8.h"
 #include "text/special_tokens.h"
 #include "text/stream.h"
@@ -188,7 +189,7 @@ Status Tokenizer::LoadModel(const GgufFile& file) {
 
   // Phi-3 was trained with white space removed after its control tokens; no metadata indicates it, only the name.
   WEIR_ASSIGN_OR_RETURN(std::string name, file.StringOr("general.name", ""));
-  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+  name = AsciiLower(name);
   const bool is_phi3 = name.find("phi-3") != std::string::npos || name.find("phi3") != std::string::npos;
   control_and_user_ = std::make_unique<SpecialTokens>();
   user_ = std::make_unique<SpecialTokens>();

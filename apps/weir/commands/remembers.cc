@@ -12,6 +12,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/ascii.h"
 #include "base/utf8.h"
 #include "commands/command.h"
 #include "common.h"
@@ -165,7 +166,7 @@ void AppendFolded(std::string_view text, std::string* out) {
     if (c == ' ' || (c >= '\t' && c <= '\r')) {
       if (!out->empty() && out->back() != ' ') out->push_back(' ');
     } else {
-      out->push_back(c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c);
+      out->push_back(AsciiLower(c));
     }
   }
 }

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/ascii.h"
 #include "base/utf8.h"
 #include "text/forms/expression.h"
 
@@ -19,8 +20,7 @@ using Kind = Expression::Kind;
 constexpr size_t kMaxRules = 20'000;
 constexpr int kMaxRepeated = 4;  // repetitions of one repetition
 
-bool IsDigit(char c) { return c >= '0' && c <= '9'; }
-bool IsWord(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || IsDigit(c); }
+bool IsWord(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || IsAsciiDigit(c); }
 
 class GrammarParser {
  public:
@@ -183,7 +183,7 @@ class GrammarParser {
   bool Number(int32_t* out) {
     int64_t value = 0;
     const size_t begin = at_;
-    for (; IsDigit(Peek()); ++at_) value = std::min<int64_t>(value * 10 + (Peek() - '0'), int64_t{kMaxRepeat} + 1);
+    for (; IsAsciiDigit(Peek()); ++at_) value = std::min<int64_t>(value * 10 + (Peek() - '0'), int64_t{kMaxRepeat} + 1);
     *out = static_cast<int32_t>(value);
     if (value > kMaxRepeat) Fail(fmt::format("more than {} repetitions", kMaxRepeat));
     return at_ > begin;
@@ -207,7 +207,7 @@ class GrammarParser {
     uint64_t value = 0;
     for (int i = 0; i < n; ++i) {
       const char c = Peek();
-      const int digit = IsDigit(c)             ? c - '0'
+      const int digit = IsAsciiDigit(c)        ? c - '0'
                         : c >= 'a' && c <= 'f' ? c - 'a' + 10
                         : c >= 'A' && c <= 'F' ? c - 'A' + 10
                                                : -1;

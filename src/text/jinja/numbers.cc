@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "base/ascii.h"
 #include "text/jinja/letters.h"
 
 namespace weir::jinja {
@@ -81,8 +82,7 @@ std::optional<int64_t> ParseInt(std::string_view text, int base) {
 std::optional<double> ParseFloat(std::string_view text) {
   const auto plain = WithoutUnderscores(StripSpace(text, true, true));
   if (!plain || plain->empty()) return std::nullopt;
-  std::string lower = *plain;
-  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const std::string lower = AsciiLower(*plain);
   size_t begin = lower[0] == '+' || lower[0] == '-' ? 1 : 0;
   const std::string_view word = std::string_view(lower).substr(begin);
   const double sign = lower[0] == '-' ? -1 : 1;
