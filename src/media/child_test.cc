@@ -62,6 +62,17 @@ TEST(Child, OutputAndEnd) {
   ExpectNoChildren();
 }
 
+#ifdef __linux__
+// Where memory is short, as in a control group, the kernel ends a decoder and not the program that started it.
+TEST(Child, IsTheFirstToEndWhereMemoryIsShort) {
+  auto child = Shell("sleep 0.2; cat /proc/self/oom_score_adj", {});
+  const Result<std::string> text = ReadToEnd(*child);
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  EXPECT_EQ(*text, "1000\n");
+  EXPECT_TRUE(child->Finish().ok());
+}
+#endif
+
 // What a shell in a sandbox that has the system's programs and `allowed` says and how it ends.
 class SandboxTest : public ::testing::Test {
  protected:
