@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kv/cache_types.h"
 
-#include <algorithm>
-#include <cctype>
-
 #include "base/ascii.h"
 #include "ops/kv_slots.h"
 

@@ -3,9 +3,6 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-#include <cctype>
-
 #include "base/ascii.h"
 
 namespace weir {

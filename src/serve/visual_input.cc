@@ -2,7 +2,6 @@
 #include "serve/visual_input.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <string_view>
 

@@ -2,7 +2,6 @@
 #include "text/jinja/numbers.h"
 
 #include <fmt/core.h>
-#include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <cmath>
