@@ -68,8 +68,8 @@ double Contains(std::string_view reply, Golds answers) {
 }
 
 double FirstNumber(std::string_view reply, Golds answers) {
-  const auto begin = std::ranges::find_if(reply, IsDigit);
-  const std::string number(begin, std::find_if_not(begin, reply.end(), IsDigit));
+  const auto begin = std::ranges::find_if(reply, IsAsciiDigit);
+  const std::string number(begin, std::find_if_not(begin, reply.end(), IsAsciiDigit));
   return number == answers.front() ? 1 : 0;
 }
 
@@ -125,7 +125,7 @@ double Initial(std::string_view reply, Golds answers) { return reply.substr(0, 1
 
 double Digits(std::string_view reply, Golds answers) {
   std::string digits;
-  std::ranges::copy_if(reply, std::back_inserter(digits), IsDigit);
+  std::ranges::copy_if(reply, std::back_inserter(digits), IsAsciiDigit);
   return digits == answers.front() ? 1 : 0;
 }
 
