@@ -19,7 +19,8 @@
 // REQUIRES: n_heads a multiple of n_kv_heads; head_dim <= kMaxHeadDim; k_type and v_type among the slot types of
 // kv_slots.h; 1 <= n_rows <= n_slots for every segment and head; with un-rotated keys, n_slots <= rope->n_positions.
 // Results do not depend on how rows are grouped into segments and calls beyond float rounding (with `bf16`, that of the
-// factors); `out` may not overlap q.
+// factors); `out` may not overlap q. Where slots are of a transformed type, queries may be rounded to 16 bits of their
+// largest element and weights to 16 bits of the largest of some slots.
 #pragma once
 
 #include <cstdint>

@@ -88,7 +88,7 @@ bool RopeConfig::IsLong(int64_t n_context) const {
 int64_t RopeTable::Bytes(const RopeConfig& config, int64_t n_positions) {
   if (!Check(config, n_positions).ok()) return 0;
   const int64_t n_pairs = config.n_rot / 2;
-  const int64_t n_rows = kRopeTile + RoundUpToTile(n_positions) / kRopeTile;
+  const int64_t n_rows = 2 * kRopeTile + RoundUpToTile(n_positions) / kRopeTile;
   return n_pairs * static_cast<int64_t>(sizeof(double)) + 2 * n_rows * n_pairs * static_cast<int64_t>(sizeof(float));
 }
 
@@ -103,7 +103,9 @@ Result<RopeTable> RopeTable::Make(const RopeConfig& config, int64_t n_positions,
   try {
     table.inv_freq.resize(n_pairs);
     table.off_cos.resize(static_cast<size_t>(kRopeTile) * n_pairs);
-    table.off_sin.resize(table.off_cos.size());
+    for (std::vector<float>* same : {&table.off_sin, &table.turned_cos, &table.turned_sin}) {
+      same->resize(table.off_cos.size());
+    }
     table.base_cos.resize(static_cast<size_t>(n_tiles) * n_pairs);
     table.base_sin.resize(table.base_cos.size());
   } catch (const std::bad_alloc&) {
@@ -132,6 +134,10 @@ Result<RopeTable> RopeTable::Make(const RopeConfig& config, int64_t n_positions,
 
   for (int64_t row = 0; row < kRopeTile; ++row) {
     RopeAngles(table, &row, 1, &table.off_cos[row * n_pairs], &table.off_sin[row * n_pairs]);
+    for (int i = 0; i < n_pairs; ++i) {
+      table.turned_cos[i * kRopeTile + row] = table.off_cos[row * n_pairs + i];
+      table.turned_sin[i * kRopeTile + row] = table.off_sin[row * n_pairs + i];
+    }
   }
   for (int64_t tile = 0; tile < n_tiles; ++tile) {
     const int64_t pos = tile * kRopeTile;
@@ -147,7 +153,8 @@ std::vector<uint8_t> RopeTable::Pack() const {
     out.insert(out.end(), bytes, bytes + values.size() * sizeof(values[0]));
   };
   add(inv_freq);
-  for (const std::vector<float>* table : {&off_cos, &off_sin, &base_cos, &base_sin}) add(*table);
+  for (const std::vector<float>* table : {&off_cos, &off_sin, &base_cos, &base_sin, &turned_cos, &turned_sin})
+    add(*table);
   return out;
 }
 

@@ -43,14 +43,16 @@ struct RopeTable {
   int n_rot = 0;
   std::vector<double> inv_freq;  // [n_rot/2]
   float magnitude = 1.0f;
-  int64_t n_positions = 0;                // positions the two tables cover, a multiple of kRopeTile
-  std::vector<float> off_cos, off_sin;    // [kRopeTile, n_rot/2], of positions 0 .. kRopeTile-1; magnitude excluded
+  int64_t n_positions = 0;                    // positions the two tables cover, a multiple of kRopeTile
+  std::vector<float> off_cos, off_sin;        // [kRopeTile, n_rot/2], of positions 0 .. kRopeTile-1; magnitude excluded
+  std::vector<float> turned_cos, turned_sin;  // [n_rot/2, kRopeTile]: off_cos and off_sin by pair
   std::vector<float> base_cos, base_sin;  // [n_positions/kRopeTile, n_rot/2], of positions 0, kRopeTile, ...; excluded
 
   // Pack()'s bytes in a device's memory; nullptr: operations read the vectors. Not owned.
   const uint8_t* device = nullptr;
 
-  // All tables in one block of Bytes() bytes: inv_freq, then as floats off_cos, off_sin, base_cos, base_sin.
+  // All tables in one block of Bytes() bytes: inv_freq, then as floats off_cos, off_sin, base_cos, base_sin and the
+  // turned ones.
   std::vector<uint8_t> Pack() const;
 
   // YaRN mixes interpolated and extrapolated frequencies over its correction range and multiplies the magnitude by 0.1

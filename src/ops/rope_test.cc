@@ -114,9 +114,9 @@ TEST(Rope, BytesAreWhatMakeHolds) {
   config.n_rot = 64;
   const Result<RopeTable> table = RopeTable::Make(config, 1000);
   ASSERT_TRUE(table.ok());
-  const int64_t held =
-      static_cast<int64_t>(table->inv_freq.size() * 8 + table->off_cos.size() * 4 + table->off_sin.size() * 4 +
-                           table->base_cos.size() * 4 + table->base_sin.size() * 4);
+  const int64_t held = static_cast<int64_t>(
+      table->inv_freq.size() * 8 + 4 * (table->off_cos.size() + table->off_sin.size() + table->turned_cos.size() +
+                                        table->turned_sin.size() + table->base_cos.size() + table->base_sin.size()));
   EXPECT_EQ(RopeTable::Bytes(config, 1000), held);
 }
 

@@ -24,7 +24,8 @@ inline constexpr int64_t kTileSlots = 64;   // slots decoded together there; a m
 inline constexpr int64_t kMaxSlotRows = 8;  // query rows that AttendSlots accepts
 inline constexpr int64_t kSlotBlock = 256;  // slots scored together there; a multiple of kRopeTile
 static_assert(kTileSlots % kRopeTile == 0 && kSlotBlock % kRopeTile == 0);
-// Floats from one row's scores to the next: groups of four slots that begin anywhere may write past the end of a block.
+// Floats from one row's scores to the next: groups of four slots that begin anywhere, or of as many as a vector has
+// lanes that begin with a tile, may write past the end of a block.
 inline constexpr int64_t kScoreStride = kSlotBlock + 16;
 // Consecutive slots, in the form of a list.
 inline constexpr auto kInOrder = [] {

@@ -14,6 +14,8 @@
 
 #include "backend/cpu/attention-inl.h"
 #include "backend/cpu/attention_kernels.h"
+#include "backend/cpu/attention_turned-inl.h"
+#include "backend/cpu/attention_words-inl.h"
 #include "backend/cpu/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -23,14 +25,14 @@ namespace {
 // Query rows that share a loaded key or value: 4 x 4 accumulators need 32 registers.
 constexpr int kShare = HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64 ? 4 : 2;
 
-// Calls fn(std::integral_constant<int, n>(), first) for n <= kShare rows at a time.
-template <class Fn>
+// Calls fn(std::integral_constant<int, n>(), first) for n <= kMost rows at a time.
+template <int kMost = kShare, class Fn>
 HWY_INLINE void WithRows(int64_t n_rows, const Fn& fn) {
   for (int64_t first = 0; first < n_rows;) {
-    const int64_t n = std::min<int64_t>(n_rows - first, kShare);
+    const int64_t n = std::min<int64_t>(n_rows - first, kMost);
     if (n == 1) fn(std::integral_constant<int, 1>(), first);
     if (n == 2) fn(std::integral_constant<int, 2>(), first);
-    if constexpr (kShare > 2) {
+    if constexpr (kMost > 2) {
       if (n == 3) fn(std::integral_constant<int, 3>(), first);
       if (n == 4) fn(std::integral_constant<int, 4>(), first);
     }
@@ -95,8 +97,10 @@ struct TileArgs {
   int64_t n_pairs;   // pairs that ScoreTile rotates; 0 = keys are used unchanged
   const float* cos;  // [kRopeTile, n_pairs] of offsets within a tile
   const float* sin;
+  const float* turned_cos;  // the same as [n_pairs, kRopeTile]
+  const float* turned_sin;
   const float* q;  // [n, head_dim]
-  float* scores;   // [n, score_stride]; written up to the next multiple of 4 slots
+  float* scores;   // [n, score_stride]; written up to the next multiple of 4 slots, or of the lanes
   int64_t score_stride;
   Ahead ahead;  // one for every slot of the tile
 };
@@ -184,8 +188,37 @@ bool Divides(int64_t head_dim, int64_t n_pairs) {
   return n_pairs % kStep == 0 && (head_dim - 2 * n_pairs) % kStep == 0;
 }
 
-// Scores over keys of a transformed type that are used as they are: the queries are transformed instead
-// (PrepareQueries).
+// Query rows that share a key or value of a transformed type that is read as it is stored.
+constexpr int kShareCodes = WEIR_MULTIPLIES_WORDS ? 4 : kShare;
+
+// A query for keys of a transformed type that are used as they are, [head_dim]: `room` gets what TileArgs::q has of it.
+HWY_INLINE void PrepareForCodes(float* q, int64_t head_dim, [[maybe_unused]] float* room) {
+  Hadamard(q, head_dim);
+#if WEIR_MULTIPLIES_WORDS
+  StoreAsWords(q, head_dim, room);
+#else
+  std::copy(q, q + head_dim, room);
+#endif
+}
+
+// Scores over such keys; the queries are transformed instead (PrepareForCodes).
+#if WEIR_MULTIPLIES_WORDS
+template <class Block, int kM>
+void ScoreCodes(const TileArgs& t) {
+  const WordQueries<kM> q(t.q, t.head_dim);
+  for (int64_t slot = 0; slot < t.n_slots; slot += kLanes) {
+    Fetch(t.ahead, slot, kLanes);
+    const uint8_t* keys[kLanes];
+    for (int64_t j = 0; j < kLanes; ++j) {
+      keys[j] = t.keys + t.index[std::min(slot + j, t.n_slots - 1)] * t.slot_bytes;
+    }
+    hn::Vec<DF> scores[kM];
+    ScoreWords<Block>(q, keys, scores);
+    WEIR_UNROLL
+    for (int m = 0; m < kM; ++m) hn::StoreU(scores[m], DF(), t.scores + m * t.score_stride + slot);
+  }
+}
+#else
 template <class Block, int kM>
 void ScoreCodes(const TileArgs& t) {
   const DF d;
@@ -229,6 +262,25 @@ void ScoreCodes(const TileArgs& t) {
     }
   }
 }
+#endif
+
+#if WEIR_MULTIPLIES_WORDS
+// Scores over keys of such a type that are rotated, all of a tile's.
+template <class Block>
+void ScoreInOrder(const TileArgs& t, int64_t n_rows, float* decoded) {
+  const float factor = HadamardFactor(t.head_dim);
+  for (int64_t slot = 0; slot < t.n_slots; slot += kLanes) {
+    Fetch(t.ahead, slot, kLanes);
+    const uint8_t* keys[kLanes];
+    for (int64_t j = 0; j < kLanes; ++j) keys[j] = t.keys + std::min(slot + j, t.n_slots - 1) * t.slot_bytes;
+    TurnKeys<Block>(keys, t.head_dim, decoded);
+    WithRows<kShareCodes>(n_rows, [&](auto rows, int64_t first) HWY_ATTR {
+      ScoreTurned<rows()>(t.q + first * t.head_dim, decoded, t.head_dim, t.n_pairs, t.turned_cos + slot,
+                          t.turned_sin + slot, factor, t.scores + first * t.score_stride + slot, t.score_stride);
+    });
+  }
+}
+#endif
 
 // Keys that are transformed and rotated are read from their decoded form, which stays in the L1 cache.
 template <DType kType>
@@ -237,10 +289,15 @@ void ScoreAny(TileArgs t, int64_t n_rows, float* decoded) {
     if (Divides<DF>(t.head_dim, t.n_pairs)) return ScoreRows<DF, kType>(t, n_rows);
     if (Divides<DF8>(t.head_dim, t.n_pairs)) return ScoreRows<DF8, kType>(t, n_rows);
   } else if (t.n_pairs == 0) {
-    return WithRows(n_rows, [&](auto rows, int64_t first) {
+    return WithRows<kShareCodes>(n_rows, [&](auto rows, int64_t first) {
       ScoreCodes<typename BlockOf<kType>::type, rows()>(ForRows(t, first));
     });
   }
+#if WEIR_MULTIPLIES_WORDS
+  if constexpr (IsTransformed(kType)) {
+    if (t.index == kInOrder.data()) return ScoreInOrder<typename BlockOf<kType>::type>(t, n_rows, decoded);
+  }
+#endif
   [[maybe_unused]] const float factor = IsTransformed(kType) ? HadamardFactor(t.head_dim) : 1.0f;
   const bool rotate_here = !Divides<DF>(t.head_dim, t.n_pairs);
   for (int64_t s = 0; s < t.n_slots; ++s) {

@@ -27,7 +27,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 // Per-thread scratch.
 struct SlotScratch {
   float* q;       // [kMaxSlotRows, head_dim] scaled
-  float* q_tile;  // [kMaxSlotRows, head_dim] rotated relative to a tile's first slot
+  float* q_tile;  // [kMaxSlotRows, head_dim] rotated relative to a tile's first slot, or prepared for codes
   float* cos;     // [kMaxSlotRows, head_dim / 2] of the rows' positions
   float* sin;
   float* rel_cos;  // [head_dim / 2] of a row's position relative to a tile
@@ -108,9 +108,16 @@ void MixRows(const uint8_t* values, const int32_t* index, int64_t n_slots, int64
   }
 }
 
-// Numbers of up to kRopeTile slots' blocks that are added up together, as F16: those at `offset` of each.
+// Slots of transformed values that are added up together.
+#if WEIR_MULTIPLIES_WORDS
+constexpr int64_t kMixTile = kWeightTile;
+#else
+constexpr int64_t kMixTile = kRopeTile;
+#endif
+
+// Numbers of up to kMixTile slots' blocks, as F16: those at `offset` of each.
 struct HalfNumbers {
-  HWY_ALIGN uint16_t at[kRopeTile];
+  HWY_ALIGN uint16_t at[kMixTile];
 };
 HWY_INLINE void Gather(const uint8_t* values, const int32_t* index, int64_t slot_bytes, int64_t n_slots,
                        HalfNumbers* out) {
@@ -121,49 +128,23 @@ HWY_INLINE hn::Vec<DF> NumbersFrom(const HalfNumbers& numbers, int64_t s) {
   return hn::PromoteTo(DF(), hn::Load(dh, reinterpret_cast<const hwy::float16_t*>(numbers.at + s)));
 }
 
-// MixElements for kBlocks blocks of transformed values of at most kRopeTile slots: `values` begins at the first slot's.
-// The weights carry the scales, and what codes share is added as a sum.
+#if !WEIR_MULTIPLIES_WORDS
+// out[m][b] += sum_s weight[m][b][s] * code[b][s] for kBlocks blocks of n_slots <= kMixTile slots, kM queries.
 template <class Block, int kM, int kBlocks>
-HWY_INLINE void MixBlocks(const uint8_t* values, const int32_t* index, int64_t slot_bytes, int64_t n_slots,
-                          const float* p, float* out, int64_t out_stride, const Ahead& ahead) {
+HWY_INLINE void MixFloats(const uint8_t* values, const int32_t* index, int64_t slot_bytes, int64_t n_slots,
+                          const float (&weight)[kM][kBlocks][kMixTile], float* out, int64_t out_stride,
+                          const Ahead& ahead) {
   constexpr int kVectors = kBlockVectors<Block>;
   const DF d;
   using V = hn::Vec<DF>;
-  // Zero from n_slots on, where the weights are zero or cannot be relied on.
-  HalfNumbers scale[kBlocks] = {};
-  [[maybe_unused]] HalfNumbers minimum[Block::kCodes.has_addend() ? kBlocks : 1] = {};
-  WEIR_UNROLL
-  for (int b = 0; b < kBlocks; ++b) {
-    const uint8_t* block = values + b * static_cast<int64_t>(sizeof(Block));
-    Gather(block + offsetof(Block, d), index, slot_bytes, n_slots, &scale[b]);
-    if constexpr (Block::kCodes.has_addend()) {
-      Gather(block + offsetof(Block, m), index, slot_bytes, n_slots, &minimum[b]);
-    }
-  }
-  HWY_ALIGN float weight[kM][kBlocks][kRopeTile];
   V acc[kM][kBlocks][kVectors];
   WEIR_UNROLL
   for (int m = 0; m < kM; ++m) {
     WEIR_UNROLL
     for (int b = 0; b < kBlocks; ++b) {
-      V shared = hn::Zero(d);
-      for (int64_t s = 0; s < kRopeTile; s += kLanes) {
-        const V scales = NumbersFrom(scale[b], s);
-        const V of_row = hn::IfThenElseZero(hn::Ne(scales, hn::Zero(d)), hn::LoadU(d, p + m * kScoreStride + s));
-        const V weights = hn::Mul(of_row, scales);
-        hn::Store(weights, d, weight[m][b] + s);
-        if constexpr (Block::kCodes.has_addend()) {
-          const V minima = NumbersFrom(minimum[b], s);
-          const V of_slots = hn::LoadU(d, p + m * kScoreStride + s);
-          shared = hn::Add(shared, hn::IfThenElseZero(hn::Ne(minima, hn::Zero(d)), hn::Mul(of_slots, minima)));
-        } else {
-          shared = hn::MulAdd(weights, hn::Set(d, -static_cast<float>(Block::kCodes.offset())), shared);
-        }
-      }
-      const V sum = hn::SumOfLanes(d, shared);
       const float* sums = out + m * out_stride + b * Block::kElements;
       WEIR_UNROLL
-      for (int j = 0; j < kVectors; ++j) acc[m][b][j] = hn::Add(sum, hn::LoadU(d, sums + j * kLanes));
+      for (int j = 0; j < kVectors; ++j) acc[m][b][j] = hn::LoadU(d, sums + j * kLanes);
     }
   }
   for (int64_t s = 0; s < n_slots; ++s) {
@@ -191,14 +172,79 @@ HWY_INLINE void MixBlocks(const uint8_t* values, const int32_t* index, int64_t s
     }
   }
 }
+#endif
+
+// MixElements for kBlocks blocks of transformed values of at most kMixTile slots: `values` begins at the first slot's.
+// The weights carry the scales, and what codes share is added as a sum.
+template <class Block, int kM, int kBlocks>
+HWY_INLINE void MixBlocks(const uint8_t* values, const int32_t* index, int64_t slot_bytes, int64_t n_slots,
+                          const float* p, float* out, int64_t out_stride, const Ahead& ahead) {
+  constexpr int kVectors = kBlockVectors<Block>;
+  const DF d;
+  using V = hn::Vec<DF>;
+  // Zero from n_slots on, where the weights are zero or cannot be relied on.
+  HalfNumbers scale[kBlocks] = {};
+  [[maybe_unused]] HalfNumbers minimum[Block::kCodes.has_addend() ? kBlocks : 1] = {};
+  WEIR_UNROLL
+  for (int b = 0; b < kBlocks; ++b) {
+    const uint8_t* block = values + b * static_cast<int64_t>(sizeof(Block));
+    Gather(block + offsetof(Block, d), index, slot_bytes, n_slots, &scale[b]);
+    if constexpr (Block::kCodes.has_addend()) {
+      Gather(block + offsetof(Block, m), index, slot_bytes, n_slots, &minimum[b]);
+    }
+  }
+#if WEIR_MULTIPLIES_WORDS
+  WordWeights weight[kM][kBlocks];
+#else
+  HWY_ALIGN float weight[kM][kBlocks][kMixTile];
+#endif
+  WEIR_UNROLL
+  for (int m = 0; m < kM; ++m) {
+    WEIR_UNROLL
+    for (int b = 0; b < kBlocks; ++b) {
+      V shared = hn::Zero(d), weights[kMixTile / kLanes];
+      WEIR_UNROLL
+      for (int i = 0; i < kMixTile / kLanes; ++i) {
+        const int64_t s = i * kLanes;
+        const V scales = NumbersFrom(scale[b], s);
+        const V of_row = hn::IfThenElseZero(hn::Ne(scales, hn::Zero(d)), hn::LoadU(d, p + m * kScoreStride + s));
+        weights[i] = hn::Mul(of_row, scales);
+        if constexpr (Block::kCodes.has_addend()) {
+          const V minima = NumbersFrom(minimum[b], s);
+          const V of_slots = hn::LoadU(d, p + m * kScoreStride + s);
+          shared = hn::Add(shared, hn::IfThenElseZero(hn::Ne(minima, hn::Zero(d)), hn::Mul(of_slots, minima)));
+        } else {
+          shared = hn::MulAdd(weights[i], hn::Set(d, -static_cast<float>(Block::kCodes.offset())), shared);
+        }
+      }
+      const V sum = hn::SumOfLanes(d, shared);
+      float* sums = out + m * out_stride + b * Block::kElements;
+      WEIR_UNROLL
+      for (int j = 0; j < kVectors; ++j)
+        hn::StoreU(hn::Add(sum, hn::LoadU(d, sums + j * kLanes)), d, sums + j * kLanes);
+#if WEIR_MULTIPLIES_WORDS
+      weight[m][b].Set(weights);
+#else
+      WEIR_UNROLL
+      for (int i = 0; i < kMixTile / kLanes; ++i) hn::Store(weights[i], d, weight[m][b] + i * kLanes);
+#endif
+    }
+  }
+#if WEIR_MULTIPLIES_WORDS
+  MixWords<Block>(values, index, slot_bytes, n_slots, weight, out, out_stride,
+                  [&](int64_t s, int64_t n) HWY_ATTR { Fetch(ahead, s, n); });
+#else
+  MixFloats<Block>(values, index, slot_bytes, n_slots, weight, out, out_stride, ahead);
+#endif
+}
 
 // MixRows for transformed values; the sums stay transformed (MergePartials).
 template <class Block, int kM>
 void MixTransformed(const uint8_t* values, const int32_t* index, int64_t n_slots, int64_t head_dim, const float* p,
                     float* out, int64_t out_stride, Ahead ahead) {
   const int64_t n_blocks = head_dim / Block::kElements, slot_bytes = n_blocks * static_cast<int64_t>(sizeof(Block));
-  for (int64_t first = 0; first < n_slots; first += kRopeTile) {
-    const int64_t n = std::min<int64_t>(kRopeTile, n_slots - first);
+  for (int64_t first = 0; first < n_slots; first += kMixTile) {
+    const int64_t n = std::min<int64_t>(kMixTile, n_slots - first);
     Ahead of_tile = ahead;
     of_tile.n = ahead.entry(n);
     ahead.index += of_tile.n;
@@ -220,7 +266,7 @@ void MixTransformed(const uint8_t* values, const int32_t* index, int64_t n_slots
 void Mix(DType type, const uint8_t* values, const int32_t* index, int64_t n_slots, int64_t head_dim, int64_t n_rows,
          const float* p, float* out, int64_t out_stride, Ahead ahead) {
   WithSlotType(type, [&](auto kind) {
-    WithRows(n_rows, [&](auto rows, int64_t first) {
+    WithRows<IsTransformed(kind()) ? kShareCodes : kShare>(n_rows, [&](auto rows, int64_t first) {
       const float* weights = p + first * kScoreStride;
       float* sums = out + first * out_stride;
       if constexpr (IsTransformed(kind())) {
@@ -279,7 +325,7 @@ void PrepareQueries(const HeadTask& task, int64_t n_rows, const SlotScratch& s) 
       AnglesOf(*args.rope, task.own_slot(j), s.cos + j * n_pairs, s.sin + j * n_pairs);
     } else {
       RotateQuery(task, j, q);
-      if (IsTransformed(args.k_type)) Hadamard(q, head_dim);
+      if (IsTransformed(args.k_type)) PrepareForCodes(q, head_dim, s.q_tile + j * head_dim);
     }
   }
 }
@@ -382,7 +428,9 @@ void AttendRange(const HeadTask& task, int64_t first, int64_t end, int64_t call_
       t.n_pairs = rotate ? task.n_pairs() : 0;
       t.cos = rotate ? args.rope->off_cos.data() : nullptr;
       t.sin = rotate ? args.rope->off_sin.data() : nullptr;
-      t.q = rotate ? s.q_tile : s.q;
+      t.turned_cos = rotate ? args.rope->turned_cos.data() : nullptr;
+      t.turned_sin = rotate ? args.rope->turned_sin.data() : nullptr;
+      t.q = rotate || IsTransformed(args.k_type) ? s.q_tile : s.q;
       t.scores = s.p + at;
       t.score_stride = kScoreStride;
       t.ahead = {values + from_slot * v_bytes, v_bytes, index + at, t.n_slots};

@@ -131,7 +131,7 @@ TEST(CpuAttention, SelectedSlotsOnly) {
         call.Poison();
         ForEachTarget([&] {
           const std::vector<float> out = call.Run(one);
-          ExpectNear(out, expected, 1e-5f);
+          ExpectNear(shape, out, expected);
           ExpectSameBytes(out, call.Run(three));
         });
         if (HasFailure()) return;

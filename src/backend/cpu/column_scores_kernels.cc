@@ -29,7 +29,7 @@ static_assert(kWeightPad % (kGroup * kLanes) == 0 && kSlotBlock % kWeightPad == 
 // Per-thread scratch.
 struct BatchScratch {
   float* q;        // [kBatchRows, head_dim] scaled; rotated unless the keys of few rows are scored as stored
-  float* q_tile;   // [kMaxSlotRows, head_dim] rotated relative to a tile's first slot
+  float* q_tile;   // [kMaxSlotRows, head_dim] rotated relative to a tile's first slot, or prepared for codes
   float* row_cos;  // [kMaxSlotRows, head_dim / 2] of the rows' positions
   float* row_sin;
   float* cos;  // [head_dim / 2]
@@ -59,6 +59,9 @@ BatchScratch Carve(float* base, int64_t head_dim) {
 // Many rows share keys that are decoded and rotated once; for few rows it is cheaper to use stored keys and rotate
 // queries relative to every tile, as in attention_slots.cc.
 bool DecodesKeys(const ScoreBatch& batch) { return batch.n > kMaxSlotRows; }
+bool ReadsCodes(const ScoreBatch& batch) {
+  return IsTransformed(batch.task.args->k_type) && !batch.task.rotate_keys() && !DecodesKeys(batch);
+}
 
 void PrepareQueries(const ScoreBatch& batch, const BatchScratch& s) {
   const HeadTask& task = batch.task;
@@ -75,7 +78,7 @@ void PrepareQueries(const ScoreBatch& batch, const BatchScratch& s) {
       AnglesOf(*args.rope, task.own_slot(j), s.row_cos + i * n_pairs, s.row_sin + i * n_pairs);
     } else {
       RotateQuery(task, j, q);
-      if (IsTransformed(args.k_type) && !DecodesKeys(batch)) Hadamard(q, head_dim);
+      if (ReadsCodes(batch)) PrepareForCodes(q, head_dim, s.q_tile + i * head_dim);
     }
   }
 }
@@ -98,8 +101,11 @@ void ScoreStored(const ScoreBatch& batch, int64_t tile, TileArgs t, const BatchS
     t.n_pairs = n_pairs;
     t.cos = rope.off_cos.data();
     t.sin = rope.off_sin.data();
+    t.turned_cos = rope.turned_cos.data();
+    t.turned_sin = rope.turned_sin.data();
     t.q = s.q_tile;
   }
+  if (ReadsCodes(batch)) t.q = s.q_tile;
   Score(args.k_type, t, batch.n, s.keys);
 }
 
