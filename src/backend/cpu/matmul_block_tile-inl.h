@@ -8,6 +8,16 @@ inline constexpr int kStreams = 4;
 // instructions for it, others up to six, and twice the room in the first cache: eight rows do better without.
 constexpr int64_t UnpackedRows(int stored_bits) { return stored_bits == 8 ? 16 : 8; }
 
+// Vectors whose sums BlockTile() forms beside each other.
+template <class Dots, int kBits, int kRows>
+constexpr int VecsAtOnce() {
+  if constexpr (kRows == 1 && requires { Dots::kVecsOfOne; }) {
+    return Dots::kVecsOfOne;
+  } else {
+    return Dots::template kVecs<kBits>;
+  }
+}
+
 // Scale and addend of kLanes columns from `col` on, for the first or the second half of block b if halves differ.
 template <PackLayout kLayout>
 HWY_INLINE void LoadScale(const uint8_t* scales, int64_t b, int col, int half, VF& scale, VF& add) {
@@ -34,13 +44,23 @@ HWY_INLINE void LoadScale(const uint8_t* scales, int64_t b, int col, int half, V
   }
 }
 
+// Sums of vector `vector` of a panel, or of the next ones, which are those of v.
+template <int kRows, int kVecs>
+HWY_INLINE void StoreSums(const ProductArgs& args, int64_t panel, int64_t row, int vector, VF (&sum)[kRows][kVecs],
+                          int v) {
+  WEIR_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    StoreColumns(args, panel + vector / kVectors, row + r, vector % kVectors, sum[r][v]);
+  }
+}
+
 // kRows rows times n_vecs * kLanes columns from vector `vector` of a panel on, all of k. Columns past the panel are
 // those of the next ones. REQUIRES: n_vecs <= kVecs, and a multiple of what Dots takes at once.
 template <PackLayout kLayout, class Dots, int kRows, int kVecs>
 HWY_INLINE void BlockTile(const ProductArgs& args, int64_t panel, int64_t row, int vector, int n_vecs = kVecs) {
   constexpr int kHalves = kLayout.has_two() ? 2 : 1;
   constexpr int kBits = UnpackedBits(kLayout);
-  constexpr int kAtOnce = std::min(kVecs, Dots::template kVecs<kBits>);
+  constexpr int kAtOnce = std::min(kVecs, VecsAtOnce<Dots, kBits, kRows>());
   const DF df;
   const int64_t n_blocks = args.w->n_blocks();
   const ActBlock* act = args.act + row * n_blocks;
@@ -88,11 +108,14 @@ HWY_INLINE void BlockTile(const ProductArgs& args, int64_t panel, int64_t row, i
       }
     }
   }
-  for (int v = 0; v < n_vecs; ++v) {
-    const int64_t of = panel + (vector + v) / kVectors;
+#if HWY_ARCH_ARM_A64
+  if constexpr (kVecs == kAtOnce) {  // an index that is not constant would keep the sums in memory
     WEIR_UNROLL
-    for (int r = 0; r < kRows; ++r) StoreColumns(args, of, row + r, (vector + v) % kVectors, sum[r][v]);
+    for (int v = 0; v < kVecs; ++v) StoreSums(args, panel, row, vector + v, sum, v);
+    return;
   }
+#endif
+  for (int v = 0; v < n_vecs; ++v) StoreSums(args, panel, row, vector + v, sum, v);
 }
 
 // All panels times the last rows of a call, fewer than four.

@@ -87,8 +87,7 @@ HWY_INLINE hn::Vec<DU8> LoadGroup(const uint8_t* block, int group, int at) {
   } else {
     const hn::Repartition<uint16_t, DU8> du16;
     const auto raw = hn::LoadU(du8, block + 64 * (group % 4) + at);
-    const auto shifted = group < 4 ? raw : hn::BitCast(du8, hn::ShiftRight<4>(hn::BitCast(du16, raw)));
-    auto codes = hn::And(shifted, hn::Set(du8, 15));
+    auto codes = group < 4 ? hn::And(raw, hn::Set(du8, 15)) : hn::ShiftRight<4>(raw);
     if constexpr (kBits == 5) {
       // Bits that 16-bit shifts bring in from a neighbour are masked off.
       const auto wide = hn::BitCast(du16, hn::LoadU(du8, block + 256 + at));

@@ -13,6 +13,10 @@
 #define WEIR_UNROLL
 #endif
 
-// Keeps the compiler from moving later sums of integers in front of this one, an x86 vector of Highway's: it would form
-// all products first and have no registers for them.
+// Keeps the compiler from moving later sums of integers in front of this one, a vector of Highway's: it would form all
+// products first, or all sums of a row, and have no registers for what they need.
+#if defined(__aarch64__)
+#define WEIR_IN_ORDER(vector) asm("" : "+w"((vector).raw))
+#else
 #define WEIR_IN_ORDER(vector) asm("" : "+v"((vector).raw))
+#endif
