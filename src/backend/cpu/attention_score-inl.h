@@ -99,7 +99,7 @@ struct TileArgs {
   const float* sin;
   const float* turned_cos;  // the same as [n_pairs, kRopeTile]
   const float* turned_sin;
-  const float* q;  // [n, head_dim]
+  const float* q;  // [n, head_dim], or what PrepareForCodes() made of them
   float* scores;   // [n, score_stride]; written up to the next multiple of 4 slots, or of the lanes
   int64_t score_stride;
   Ahead ahead;  // one for every slot of the tile

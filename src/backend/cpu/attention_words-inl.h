@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scores and sums over codes of 4 and 5 bits as integers of 16 bits, for attention_slots.cc; compiled once per target.
-// Processors multiply pairs of such integers and add them up in one instruction, and codes need not become floats one by
-// one. Queries are rounded to 16 bits of their largest element, weights of values to 16 bits of the largest one of a
-// tile of slots: that is some 2^-10 of the error that the codes have themselves. WEIR_MULTIPLIES_WORDS is 0 where such a product
-// takes several instructions, as many as floats do; there is nothing here for such targets.
+// Processors multiply pairs of such integers and add them up in one instruction, and codes need not become floats one
+// by one. Queries are rounded to 16 bits of their largest element, weights of values to 16 bits of the largest one of a
+// tile of slots: that is some 2^-10 of the error that the codes have themselves. WEIR_MULTIPLIES_WORDS is 0 where such
+// a product takes several instructions, as many as floats do; there is nothing here for such targets.
 #if defined(WEIR_BACKEND_CPU_ATTENTION_WORDS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef WEIR_BACKEND_CPU_ATTENTION_WORDS_INL_H_
 #undef WEIR_BACKEND_CPU_ATTENTION_WORDS_INL_H_
@@ -21,6 +21,7 @@
 
 #include "backend/cpu/transformed_slots-inl.h"
 #include "backend/cpu/unroll.h"
+
 #undef WEIR_MULTIPLIES_WORDS
 #define WEIR_MULTIPLIES_WORDS (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2)
 #if WEIR_MULTIPLIES_WORDS
@@ -150,8 +151,8 @@ HWY_INLINE void Transpose(const uint8_t* const (&blocks)[kLanes], int64_t offset
   }
 }
 
-// Fifth bits of kLanes blocks, a block in each lane: those of elements 0 to 15 in its lower word and of elements 2 to 17,
-// of which 16 and 17 are not used, in its upper one; the same for the elements from 16 on.
+// Fifth bits of kLanes blocks, a block in each lane: those of elements 0 to 15 in its lower word and of elements 2 to
+// 17, of which 16 and 17 are not used, in its upper one; the same for the elements from 16 on.
 struct FifthBits {
   hn::Vec<hn::RebindToUnsigned<DW>> of[2];
 
@@ -267,10 +268,10 @@ HWY_INLINE void LoadPairs(const uint8_t* first, const uint8_t* second, int part,
   out[0] = hn::And(pairs, hn::Set(d, 15));
   out[1] = hn::ShiftRight<4>(pairs);
   if constexpr (Block::kCodes.bits == 5) {
-    HWY_ALIGN static constexpr uint16_t kBit[32] = {
-        0x1,   0x1,   0x2,   0x2,   0x4,   0x4,   0x8,    0x8,    0x10,   0x10,   0x20,
-        0x20,  0x40,  0x40,  0x80,  0x80,  0x100, 0x100,  0x200,  0x200,  0x400,  0x400,
-        0x800, 0x800, 0x1000, 0x1000, 0x2000, 0x2000, 0x4000, 0x4000, 0x8000, 0x8000};
+    HWY_ALIGN static constexpr uint16_t kBit[32] = {0x1,    0x1,    0x2,    0x2,    0x4,    0x4,    0x8,    0x8,
+                                                    0x10,   0x10,   0x20,   0x20,   0x40,   0x40,   0x80,   0x80,
+                                                    0x100,  0x100,  0x200,  0x200,  0x400,  0x400,  0x800,  0x800,
+                                                    0x1000, 0x1000, 0x2000, 0x2000, 0x4000, 0x4000, 0x8000, 0x8000};
     const hn::RebindToUnsigned<DW> du;
     const auto bit = hn::Load(du, kBit + part * 2 * kLanes);
     WEIR_UNROLL
