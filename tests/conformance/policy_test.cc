@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "engine/session.h"
+#include "ops/kv_slots.h"
 #include "support/tiny.h"
 
 namespace weir {
@@ -219,11 +220,14 @@ TEST_P(PolicyTest, ThreadsDoNotChangeTheChoice) {
 }
 
 // Whole distillations come when the pot is full to the last slot, so that their moments do not depend on the chunks.
+// Kernels of few rows may round queries over transformed keys (ops/attention.h), those of many do not: with random
+// weights that is enough for another choice.
 TEST_P(PolicyTest, ChunksDoNotChangeDistillations) {
   if (needs_.positions != Positions::kReset) GTEST_SKIP() << "the moments of its selections follow the chunks";
   const std::vector<int32_t> tokens = Tokens(300);
   std::vector<std::vector<int64_t>> held;
   for (int32_t chunk : {1, 3, 8, 10}) {  // no more than a distillation frees
+    if (chunk > 3 && IsTransformed(GetParam().type)) break;
     auto session = MakeSession(40, chunk);
     ASSERT_TRUE(session->Append(tokens).ok());
     if (chunk == 1) held = Held(*session);
