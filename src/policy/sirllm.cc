@@ -84,8 +84,8 @@ class SirLlm : public Policy {
  private:
   const int32_t sinks_, recent_;
   const float decay_;
-  const int32_t step_;
   const Normaliser normaliser_;
+  const int32_t step_;
   SlotPicker picker_;
 };
 

@@ -13,12 +13,15 @@ namespace weir::twin {
 namespace {
 
 constexpr int64_t kArenaBytes = int64_t{1} << 30;  // address space; only used pages take memory
+constexpr int64_t kHugePageBytes = int64_t{2} << 20;
+int64_t HugePageRound(int64_t bytes) { return (bytes + kHugePageBytes - 1) / kHugePageBytes * kHugePageBytes; }
 
 }  // namespace
 
 // One range of address space, accessible only to kernels and copies. Shared memory is a separate mapping.
 struct Device::Memory {
-  uint8_t* arena = nullptr;
+  uint8_t* mapped = nullptr;
+  uint8_t* arena = nullptr;  // in it
   int64_t used = 0;
   int n_open = 0;
   std::map<uintptr_t, std::pair<int64_t, Access>> ranges;  // by address: size, access
@@ -27,7 +30,8 @@ struct Device::Memory {
     const auto* a = static_cast<const uint8_t*>(address);
     return a >= arena && a < arena + kArenaBytes;
   }
-  void Protect(int protection) { mprotect(arena, static_cast<size_t>(used), protection); }
+  // Whole huge pages: with small ones, this takes longer than the kernels do.
+  void Protect(int protection) { mprotect(arena, static_cast<size_t>(HugePageRound(used)), protection); }
 };
 
 namespace {
@@ -52,9 +56,11 @@ class Open {
 Result<std::unique_ptr<Device>> Device::Open(Ledger& ledger, bool graphs) {
   std::unique_ptr<Device> out(new Device);
   out->memory_ = std::make_unique<Memory>();
-  void* arena = mmap(nullptr, kArenaBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (arena == MAP_FAILED) return IoError("twin: no address space");
-  out->memory_->arena = static_cast<uint8_t*>(arena);
+  void* mapped = mmap(nullptr, kArenaBytes + kHugePageBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapped == MAP_FAILED) return IoError("twin: no address space");
+  out->memory_->mapped = static_cast<uint8_t*>(mapped);
+  out->memory_->arena = reinterpret_cast<uint8_t*>(HugePageRound(reinterpret_cast<intptr_t>(mapped)));
+  madvise(out->memory_->arena, kArenaBytes, MADV_HUGEPAGE);
   out->name_ = "twin";
   out->n_multiprocessors_ = 4;
   WEIR_RETURN_IF_ERROR(out->stream_.Open());
@@ -66,7 +72,7 @@ Device::~Device() {
   Synchronise();
   stage_ = Buffer();
   stage_host_ = Buffer();
-  if (memory_ != nullptr && memory_->arena != nullptr) munmap(memory_->arena, kArenaBytes);
+  if (memory_ != nullptr && memory_->mapped != nullptr) munmap(memory_->mapped, kArenaBytes + kHugePageBytes);
 }
 
 int64_t Device::AvailableBytes() const { return std::max<int64_t>(0, kArenaBytes - memory_->used - kPageBytes); }
