@@ -80,13 +80,35 @@ struct Ahead {
   int64_t entry(int64_t slot) const { return std::min(n, (slot * per_slot) >> kShift); }
 };
 
+// Whether n > 0 entries of a list, which are ascending, are neighbours.
+HWY_INLINE bool AreNeighbours(const int32_t* index, int64_t n) { return index[n - 1] - index[0] == n - 1; }
+
 // Prefetches what belongs to the current slots [first, first + n), as far as it exists.
 HWY_INLINE void Fetch(const Ahead& ahead, int64_t first, int64_t n) {
-  const int64_t end = ahead.entry(first + n);
-  for (int64_t i = ahead.entry(first); i < end; ++i) {
+  const int64_t begin = ahead.entry(first), end = ahead.entry(first + n);
+  if (begin >= end) return;
+  // Several small slots share a cache line.
+  const bool once = AreNeighbours(ahead.index + begin, end - begin);
+  const int64_t n_bytes = once ? (end - begin) * ahead.slot_bytes : ahead.slot_bytes;
+  for (int64_t i = begin; i < (once ? begin + 1 : end); ++i) {
     const uint8_t* slot = ahead.slots + ahead.index[i] * ahead.slot_bytes;
-    for (int64_t b = 0; b < ahead.slot_bytes; b += 64) hwy::Prefetch(slot + b);
+    for (int64_t b = 0; b < n_bytes; b += 64) hwy::Prefetch(slot + b);
   }
+}
+
+// Where n > 0 listed slots are; what is left of `out` repeats the last one.
+template <size_t kN>
+HWY_INLINE void PlacesOf(const uint8_t* slots, const int32_t* index, int64_t slot_bytes, int64_t n,
+                         const uint8_t* (&out)[kN]) {
+  if (n == kN && AreNeighbours(index, n)) {
+    const uint8_t* first = slots + index[0] * slot_bytes;
+    for (const uint8_t*& at : out) {
+      at = first;
+      first += slot_bytes;
+    }
+    return;
+  }
+  for (int64_t i = 0; i < static_cast<int64_t>(kN); ++i) out[i] = slots + index[std::min(i, n - 1)] * slot_bytes;
 }
 
 // Inputs of ScoreTile: up to kRopeTile slots and the query rows, rotated relative to the tile.
@@ -209,9 +231,7 @@ void ScoreCodes(const TileArgs& t) {
   for (int64_t slot = 0; slot < t.n_slots; slot += kLanes) {
     Fetch(t.ahead, slot, kLanes);
     const uint8_t* keys[kLanes];
-    for (int64_t j = 0; j < kLanes; ++j) {
-      keys[j] = t.keys + t.index[std::min(slot + j, t.n_slots - 1)] * t.slot_bytes;
-    }
+    PlacesOf(t.keys, t.index + slot, t.slot_bytes, std::min<int64_t>(kLanes, t.n_slots - slot), keys);
     hn::Vec<DF> scores[kM];
     ScoreWords<Block>(q, keys, scores);
     WEIR_UNROLL
@@ -272,7 +292,7 @@ void ScoreInOrder(const TileArgs& t, int64_t n_rows, float* decoded) {
   for (int64_t slot = 0; slot < t.n_slots; slot += kLanes) {
     Fetch(t.ahead, slot, kLanes);
     const uint8_t* keys[kLanes];
-    for (int64_t j = 0; j < kLanes; ++j) keys[j] = t.keys + std::min(slot + j, t.n_slots - 1) * t.slot_bytes;
+    PlacesOf(t.keys, t.index + slot, t.slot_bytes, std::min<int64_t>(kLanes, t.n_slots - slot), keys);
     TurnKeys<Block>(keys, t.head_dim, decoded);
     WithRows<kShareCodes>(n_rows, [&](auto rows, int64_t first) HWY_ATTR {
       ScoreTurned<rows()>(t.q + first * t.head_dim, decoded, t.head_dim, t.n_pairs, t.turned_cos + slot,

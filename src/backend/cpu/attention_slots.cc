@@ -119,9 +119,8 @@ constexpr int64_t kMixTile = kRopeTile;
 struct HalfNumbers {
   HWY_ALIGN uint16_t at[kMixTile];
 };
-HWY_INLINE void Gather(const uint8_t* values, const int32_t* index, int64_t slot_bytes, int64_t n_slots,
-                       HalfNumbers* out) {
-  for (int64_t s = 0; s < n_slots; ++s) std::memcpy(&out->at[s], values + index[s] * slot_bytes, sizeof(uint16_t));
+HWY_INLINE void Gather(const uint8_t* const (&slots)[kMixTile], int64_t offset, int64_t n_slots, HalfNumbers* out) {
+  for (int64_t s = 0; s < n_slots; ++s) std::memcpy(&out->at[s], slots[s] + offset, sizeof(uint16_t));
 }
 HWY_INLINE hn::Vec<DF> NumbersFrom(const HalfNumbers& numbers, int64_t s) {
   const hn::Rebind<hwy::float16_t, DF> dh;
@@ -129,9 +128,9 @@ HWY_INLINE hn::Vec<DF> NumbersFrom(const HalfNumbers& numbers, int64_t s) {
 }
 
 #if !WEIR_MULTIPLIES_WORDS
-// out[m][b] += sum_s weight[m][b][s] * code[b][s] for kBlocks blocks of n_slots <= kMixTile slots, kM queries.
+// out[m][b] += sum_s weight[m][b][s] * code[b][s] for kBlocks blocks, at `offset` of each of n_slots slots, kM queries.
 template <class Block, int kM, int kBlocks>
-HWY_INLINE void MixFloats(const uint8_t* values, const int32_t* index, int64_t slot_bytes, int64_t n_slots,
+HWY_INLINE void MixFloats(const uint8_t* const (&slots)[kMixTile], int64_t offset, int64_t n_slots,
                           const float (&weight)[kM][kBlocks][kMixTile], float* out, int64_t out_stride,
                           const Ahead& ahead) {
   constexpr int kVectors = kBlockVectors<Block>;
@@ -149,7 +148,7 @@ HWY_INLINE void MixFloats(const uint8_t* values, const int32_t* index, int64_t s
   }
   for (int64_t s = 0; s < n_slots; ++s) {
     Fetch(ahead, s, 1);
-    const uint8_t* block = values + index[s] * slot_bytes;
+    const uint8_t* block = slots[s] + offset;
     WEIR_UNROLL
     for (int b = 0; b < kBlocks; ++b) {
       V v[kVectors];
@@ -174,11 +173,11 @@ HWY_INLINE void MixFloats(const uint8_t* values, const int32_t* index, int64_t s
 }
 #endif
 
-// MixElements for kBlocks blocks of transformed values of at most kMixTile slots: `values` begins at the first slot's.
-// The weights carry the scales, and what codes share is added as a sum.
+// MixElements for kBlocks blocks of transformed values, at `offset` of each of n_slots slots. The weights carry the
+// scales, and what codes share is added as a sum.
 template <class Block, int kM, int kBlocks>
-HWY_INLINE void MixBlocks(const uint8_t* values, const int32_t* index, int64_t slot_bytes, int64_t n_slots,
-                          const float* p, float* out, int64_t out_stride, const Ahead& ahead) {
+HWY_INLINE void MixBlocks(const uint8_t* const (&slots)[kMixTile], int64_t offset, int64_t n_slots, const float* p,
+                          float* out, int64_t out_stride, const Ahead& ahead) {
   constexpr int kVectors = kBlockVectors<Block>;
   const DF d;
   using V = hn::Vec<DF>;
@@ -187,11 +186,9 @@ HWY_INLINE void MixBlocks(const uint8_t* values, const int32_t* index, int64_t s
   [[maybe_unused]] HalfNumbers minimum[Block::kCodes.has_addend() ? kBlocks : 1] = {};
   WEIR_UNROLL
   for (int b = 0; b < kBlocks; ++b) {
-    const uint8_t* block = values + b * static_cast<int64_t>(sizeof(Block));
-    Gather(block + offsetof(Block, d), index, slot_bytes, n_slots, &scale[b]);
-    if constexpr (Block::kCodes.has_addend()) {
-      Gather(block + offsetof(Block, m), index, slot_bytes, n_slots, &minimum[b]);
-    }
+    const int64_t block = offset + b * static_cast<int64_t>(sizeof(Block));
+    Gather(slots, block + offsetof(Block, d), n_slots, &scale[b]);
+    if constexpr (Block::kCodes.has_addend()) Gather(slots, block + offsetof(Block, m), n_slots, &minimum[b]);
   }
 #if WEIR_MULTIPLIES_WORDS
   WordWeights weight[kM][kBlocks];
@@ -231,10 +228,10 @@ HWY_INLINE void MixBlocks(const uint8_t* values, const int32_t* index, int64_t s
     }
   }
 #if WEIR_MULTIPLIES_WORDS
-  MixWords<Block>(values, index, slot_bytes, n_slots, weight, out, out_stride,
+  MixWords<Block>(slots, offset, n_slots, weight, out, out_stride,
                   [&](int64_t s, int64_t n) HWY_ATTR { Fetch(ahead, s, n); });
 #else
-  MixFloats<Block>(values, index, slot_bytes, n_slots, weight, out, out_stride, ahead);
+  MixFloats<Block>(slots, offset, n_slots, weight, out, out_stride, ahead);
 #endif
 }
 
@@ -249,9 +246,11 @@ void MixTransformed(const uint8_t* values, const int32_t* index, int64_t n_slots
     of_tile.n = ahead.entry(n);
     ahead.index += of_tile.n;
     ahead.n -= of_tile.n;
+    const uint8_t* slots[kMixTile];
+    PlacesOf(values, index + first, slot_bytes, n, slots);
     const auto mix = [&](auto blocks, int64_t b) HWY_ATTR {
-      MixBlocks<Block, kM, blocks()>(values + b * static_cast<int64_t>(sizeof(Block)), index + first, slot_bytes, n,
-                                     p + first, out + b * Block::kElements, out_stride, of_tile);
+      MixBlocks<Block, kM, blocks()>(slots, b * static_cast<int64_t>(sizeof(Block)), n, p + first,
+                                     out + b * Block::kElements, out_stride, of_tile);
       of_tile.n = 0;
     };
     int64_t b = 0;

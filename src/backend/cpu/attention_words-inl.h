@@ -62,6 +62,13 @@ HWY_INLINE hn::Vec<hn::Rebind<int16_t, DF>> ToWords(hn::Vec<DF> v, float inverse
   return hn::DemoteTo(hn::Rebind<int16_t, DF>(), hn::NearestInt(hn::Mul(v, hn::Set(DF(), inverse))));
 }
 
+// The two words at `at`, in all lanes.
+HWY_INLINE hn::Vec<DW> PairAt(const void* at) {
+  int32_t both;
+  std::memcpy(&both, at, sizeof(both));
+  return hn::BitCast(DW(), hn::Set(DWSums(), both));
+}
+
 // Words are taken from 4 bytes with 8 codes, two at a time: step 0 to 3 of bytes 4 * e to 4 * e + 3 has the elements at
 // FirstOf(e, step) and two behind it.
 constexpr int FirstOf(int e, int step) { return 4 * e + step / 2 + step % 2 * 16; }
@@ -108,11 +115,8 @@ struct WordQueries {
   const float* numbers(int m) const { return room + m * head_dim + head_dim / 2; }
   float scale(int m) const { return numbers(m)[0]; }
   float sum(int m, int64_t block) const { return numbers(m)[1 + block]; }
-  // Two words in all lanes.
   HWY_INLINE hn::Vec<DW> Pair(int m, int64_t block, int e, int step) const {
-    int32_t both;
-    std::memcpy(&both, room + m * head_dim + block * 16 + e * 4 + step, sizeof(both));
-    return hn::BitCast(DW(), hn::Set(DWSums(), both));
+    return PairAt(room + m * head_dim + block * 16 + e * 4 + step);
   }
 };
 
@@ -309,17 +313,14 @@ struct WordWeights {
     }
   }
   // Those of slots s and s + 1, s even, in all lanes.
-  HWY_INLINE hn::Vec<DW> Pair(int64_t s) const {
-    int32_t both;
-    std::memcpy(&both, at + s, sizeof(both));
-    return hn::BitCast(DW(), hn::Set(DWSums(), both));
-  }
+  HWY_INLINE hn::Vec<DW> Pair(int64_t s) const { return PairAt(at + s); }
 };
 
-// out[m][b] += sum_s weight[m][b][s] * code[b][s] for kBlocks blocks of n_slots <= kWeightTile slots, kM queries.
-// `fetch(s, n)`: called before slots [s, s + n) are read for the first time.
+// out[m][b] += sum_s weight[m][b][s] * code[b][s] for kBlocks blocks, at `offset` of each of n_slots slots, and kM
+// queries. Slots and weights beyond n_slots are valid, the weights zero. `fetch(s, n)`: called before slots [s, s + n)
+// are read for the first time.
 template <class Block, int kM, int kBlocks, class Fetch>
-HWY_INLINE void MixWords(const uint8_t* values, const int32_t* index, int64_t slot_bytes, int64_t n_slots,
+HWY_INLINE void MixWords(const uint8_t* const (&slots)[kWeightTile], int64_t offset, int64_t n_slots,
                          const WordWeights (&weight)[kM][kBlocks], float* out, int64_t out_stride, const Fetch& fetch) {
   const DF d;
   WEIR_UNROLL
@@ -331,9 +332,8 @@ HWY_INLINE void MixWords(const uint8_t* values, const int32_t* index, int64_t sl
       for (int b = 0; b < kBlocks; ++b) sums[m][b][0] = sums[m][b][1] = hn::Zero(DWSums());
     }
     for (int64_t s = 0; s < n_slots; s += 2) {
-      if (part == 0) fetch(s, 2);
-      const uint8_t* first = values + index[s] * slot_bytes;
-      const uint8_t* second = values + index[std::min(s + 1, n_slots - 1)] * slot_bytes;
+      if (part == 0 && s % kLanes == 0) fetch(s, kLanes);
+      const uint8_t *first = slots[s] + offset, *second = slots[s + 1] + offset;
       WEIR_UNROLL
       for (int b = 0; b < kBlocks; ++b) {
         hn::Vec<DW> codes[2];

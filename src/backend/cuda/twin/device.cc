@@ -56,7 +56,8 @@ class Open {
 Result<std::unique_ptr<Device>> Device::Open(Ledger& ledger, bool graphs) {
   std::unique_ptr<Device> out(new Device);
   out->memory_ = std::make_unique<Memory>();
-  void* mapped = mmap(nullptr, kArenaBytes + kHugePageBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* mapped =
+      mmap(nullptr, kArenaBytes + kHugePageBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapped == MAP_FAILED) return IoError("twin: no address space");
   out->memory_->mapped = static_cast<uint8_t*>(mapped);
   out->memory_->arena = reinterpret_cast<uint8_t*>(HugePageRound(reinterpret_cast<intptr_t>(mapped)));
