@@ -172,11 +172,11 @@ function(weir_test_flags target)
   endif()
 endfunction()
 
-# weir_test_header(TARGET LIBS...): GoogleTest's header is compiled once, with the first test, for all of them. What the
-# server's libraries define changes system headers, so that their tests have one of their own.
+# weir_test_header(TARGET LIBS...): GoogleTest's header is compiled once, with the first test, for all of them. What
+# libraries of the server and of stores define changes system headers, so that their tests have one of their own.
 function(weir_test_header target)
   set(owner weir_test_header)
-  if("${ARGN}" MATCHES "serve")
+  if("${ARGN}" MATCHES "serve|store")
     set(owner weir_test_header_serve)
   endif()
   get_property(first GLOBAL PROPERTY ${owner})
